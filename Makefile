@@ -1,0 +1,91 @@
+# kvroof: libkvroof, kvsim and roofline. `make help` lists the targets.
+#
+# One non-recursive makefile. Every room's *.c files go into the library, but for the mains (sim/kvsim*.c and
+# analysis/roofline*.c); every tests/test_*.c is a CUnit module. A new file needs no edit here.
+# Options (or a config.mk): B=build folder, SAN=address,undefined, NVCC= (empty: build without CUDA), WERROR=.
+
+-include config.mk
+
+CC        ?= cc
+CXX       ?= c++
+B         ?= build
+prefix    ?= /usr/local
+NVCC      ?= $(firstword $(wildcard $(shell command -v nvcc 2>/dev/null) /usr/local/cuda/bin/nvcc))
+PKGCONFIG ?= pkg-config
+WERROR    ?= -Werror
+
+ROOMS   := traces sim models analysis notebooks-free-reports kernels
+VERSION := $(shell git describe --always --dirty --tags 2>/dev/null || echo 0.1.0)
+
+# Debian's serial HDF5 is hdf5-serial.pc on some releases and hdf5.pc on others.
+HDF5PC := $(firstword $(foreach p,hdf5-serial hdf5,$(shell $(PKGCONFIG) --exists $(p) 2>/dev/null && echo $(p))))
+PKGS   := $(HDF5PC) gsl jansson inih libelf liblz4 libzstd libcrypto
+MISSING := $(foreach p,$(PKGS) cunit,$(shell $(PKGCONFIG) --exists $(p) 2>/dev/null || echo $(p)))
+ifeq ($(HDF5PC),)
+MISSING := hdf5 $(MISSING)
+endif
+ifneq ($(strip $(MISSING)),)
+ifeq ($(filter clean help,$(MAKECMDGOALS)),)
+$(error missing libraries (pkg-config names): $(MISSING). `sh quickstart.sh` installs them, or see README.md)
+endif
+endif
+
+WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla $(WERROR)
+OPT  ?= -O2 -g
+SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+INC  := $(addprefix -I,$(ROOMS)) -I$(B)
+CPPFLAGS_ALL := $(INC) -D_GNU_SOURCE -DH5_USE_110_API $(shell $(PKGCONFIG) --cflags $(PKGS) cunit 2>/dev/null) $(CPPFLAGS)
+CFLAGS_ALL   := -std=c11 $(OPT) $(WARN) $(SANFLAGS) -fPIC -pthread $(CFLAGS)
+LDFLAGS_ALL  := $(SANFLAGS) -pthread $(LDFLAGS)
+HDF5HL := $(subst -lhdf5,-lhdf5_hl -lhdf5,$(shell $(PKGCONFIG) --libs $(HDF5PC) 2>/dev/null))
+LIBS   := $(HDF5HL) $(shell $(PKGCONFIG) --libs $(filter-out $(HDF5PC),$(PKGS)) 2>/dev/null) -ldl -lm
+
+MAINS    := $(wildcard sim/kvsim*.c analysis/roofline*.c)
+LIBSRC   := $(filter-out $(MAINS),$(wildcard $(addsuffix /*.c,$(ROOMS))))
+TESTSRC  := $(wildcard tests/test_*.c)
+BENCHSRC := $(wildcard tests/bench_*.c)
+LIBOBJ   := $(LIBSRC:%.c=$(B)/%.o)
+LIB      := $(B)/libkvroof.a
+
+include $(wildcard kernels/rules.mk tests/rules.mk)
+
+.DEFAULT_GOAL := all
+.PHONY: all found
+all: found $(B)/kvsim $(B)/roofline
+
+found:
+	@echo "kvroof $(VERSION): cc=$(CC) hdf5=$(HDF5PC) $(shell $(PKGCONFIG) --modversion $(HDF5PC)) gsl=$(shell $(PKGCONFIG) --modversion gsl)"
+	@if [ -n "$(NVCC)" ]; then echo "  [x] nvcc: $(NVCC) (GPU kernels and measurement are built in)"; \
+	 else echo "  [ ] nvcc not found: left out are the GPU kernels and every measurement; roofline models only"; fi
+	@if command -v gnuplot >/dev/null; then echo "  [x] gnuplot: $$(gnuplot --version)"; \
+	 else echo "  [ ] gnuplot not found: reports will stop with an error (Debian package: gnuplot-nox)"; fi
+
+# Rewritten only when the text changes, so that a rebuild without a new commit compiles nothing.
+$(B)/kv_version.h: FORCE
+	@mkdir -p $(@D); printf '#define KV_VERSION "%s"\n#define KV_BUILD_FLAGS "%s"\n#define KV_SOURCE_DIR "%s"\n#define KV_PREFIX "%s"\n' \
+	  '$(VERSION)' '$(OPT) $(SANFLAGS)' '$(CURDIR)' '$(prefix)' >$@.part; cmp -s $@.part $@ && rm $@.part || mv $@.part $@
+.PHONY: FORCE
+FORCE:
+
+$(B)/%.o: %.c | $(B)/kv_version.h
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c $< -o $@
+
+$(LIB): $(LIBOBJ) $(KERNELOBJ)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(B)/kvsim: $(patsubst %.c,$(B)/%.o,$(wildcard sim/kvsim*.c)) $(LIB)
+	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) $(KERNELLIBS) -o $@
+
+$(B)/roofline: $(patsubst %.c,$(B)/%.o,$(wildcard analysis/roofline*.c)) $(LIB)
+	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) $(KERNELLIBS) -o $@
+
+-include $(LIBOBJ:.o=.d) $(MAINS:%.c=$(B)/%.d) $(TESTSRC:%.c=$(B)/%.d) $(BENCHSRC:%.c=$(B)/%.d)
+
+.PHONY: clean help
+clean:
+	rm -rf $(B)
+
+help:
+	@echo "all test test-gpu bench lint format fuzz man install case-study clean; SAN=address,undefined NVCC= B=dir prefix= DESTDIR="
