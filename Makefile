@@ -35,7 +35,7 @@ OPT  ?= -O2 -g
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
 INC  := $(addprefix -I,$(ROOMS)) -I$(B)
 CPPFLAGS_ALL := $(INC) -D_GNU_SOURCE -DH5_USE_110_API $(shell $(PKGCONFIG) --cflags $(PKGS) cunit 2>/dev/null) $(CPPFLAGS)
-CFLAGS_ALL   := -std=c11 $(OPT) $(WARN) $(SANFLAGS) -fPIC -pthread $(CFLAGS)
+CFLAGS_ALL    = -std=c11 $(OPT) $(WARN) $(SANFLAGS) -fPIC -pthread $(CFLAGS)
 LDFLAGS_ALL  := $(SANFLAGS) -pthread $(LDFLAGS)
 HDF5HL := $(subst -lhdf5,-lhdf5_hl -lhdf5,$(shell $(PKGCONFIG) --libs $(HDF5PC) 2>/dev/null))
 LIBS   := $(HDF5HL) $(shell $(PKGCONFIG) --libs $(filter-out $(HDF5PC),$(PKGS)) 2>/dev/null) -ldl -lm

@@ -4,6 +4,9 @@ CUNITLIB := $(shell $(PKGCONFIG) --libs cunit 2>/dev/null)
 RECORDINGS ?=
 export RECORDINGS
 
+# A suite is called by the generated registry alone, so it has no prototype elsewhere.
+$(B)/tests/%.o: WARN += -Wno-missing-prototypes
+
 # test_foo.c defines `void suite_foo(void)`; the registry that calls them all is generated from the file names.
 SUITES := $(patsubst tests/test_%.c,%,$(sort $(TESTSRC)))
 $(B)/tests/registry.c: $(TESTSRC) tests/rules.mk
