@@ -71,7 +71,7 @@ static char *read_whole(const char *path) {
 }
 
 int kv_run(char **out, char **err, const char *format, ...) {
-  char command[8192], line[9000], out_path[1024], err_path[1024];
+  char command[8192], line[12000], out_path[1024], err_path[1024];
   va_list args;
   va_start(args, format);
   (void)vsnprintf(command, sizeof command, format, args);
