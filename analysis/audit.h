@@ -29,7 +29,8 @@ typedef struct kva_variant {
   uint64_t features;
   int32_t registers, shared, stack, max_threads;
   uint32_t instructions;
-  bool dynamic_shared, traps;
+  uint32_t traps;
+  bool dynamic_shared;
   uint16_t count[KVA_FEATURES]; /* saturates */
 } kva_variant;
 

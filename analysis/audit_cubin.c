@@ -152,7 +152,7 @@ static void count_instructions(bytes text, unsigned sm, kva_kernel *k) {
   for (size_t i = 0; i + 16 <= text.size; i += 16) {
     unsigned opcode = u16(text.at + i) & 0xfffu;
     int f = kva_opcode_feature(opcode, sm);
-    if (opcode == TRAP) k->traps = true;
+    if (opcode == TRAP) k->traps++;
     if (opcode != NOP && opcode != BRA) k->instructions++;
     if (f >= 0) {
       k->count[f]++;

@@ -24,7 +24,7 @@ typedef struct kva_kernel {
   int32_t max_threads;    /* a block, where __launch_bounds__ says */
   bool dynamic_shared;    /* has an extern __shared__ array, or (PTX) refers to the module's */
   uint32_t instructions;  /* machine instructions without padding; PTX: statements */
-  bool traps;             /* holds a trap (an assert, or "not built for this architecture") */
+  uint32_t traps;         /* trap instructions: asserts, or "not built for this architecture" */
   uint64_t features;      /* set of kva_feature */
   uint32_t count[KVA_FEATURES]; /* how often each */
 } kva_kernel;

@@ -159,6 +159,7 @@ void kva_family(const char *demangled, char *out, size_t size) {
   for (size_t i = 0; i < sizeof shell / sizeof *shell; i++) shelled |= !strcmp(outer, shell[i]);
   if (shelled && *args == '<') {
     const char *rest = head(args + 1, inner, sizeof inner);
+    if (strstr(inner, "enable_") && *rest == '<') rest = head(rest + 1, inner, sizeof inner); /* a guard round X */
     main_loop(rest, loop, sizeof loop);
   }
   (void)snprintf(out, size, inner[0] ? loop[0] ? "%s<%s> [%s]" : "%s<%s>" : "%s", outer, inner, loop);

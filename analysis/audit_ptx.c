@@ -110,7 +110,7 @@ static void body_statement(cursor *c, kva_kernel *k, bool *calls) {
     k->instructions++;
     add_features(k, kva_ptx_features(word, n));
     if (n >= 4 && !memcmp(word, "call", 4)) *calls = true;
-    if (is_word(c, n, "trap")) k->traps = true;
+    if (is_word(c, n, "trap")) k->traps++;
     const char *stop = memchr(word, ';', (size_t)(c->end - word));
     size_t length = (size_t)((stop ? stop : c->end) - word);
     if (length > 12 && length < 4096 && memmem(word, length, "%cluster_", 9)) add_features(k, KVA_BIT(KVA_CLUSTER));
@@ -241,7 +241,7 @@ static void give_kernels(module *m, kva_kernel_visit visit, void *context) {
     kva_kernel *k = &m->kernel[i];
     if (m->calls[i]) {
       k->features |= m->functions.features;
-      k->traps |= m->functions.traps;
+      k->traps += m->functions.traps;
       for (unsigned f = 0; f < KVA_FEATURES; f++) k->count[f] += m->functions.count[f];
     }
     uint64_t shared = (uint64_t)k->shared + (m->count == 1 ? m->shared : 0);
