@@ -10,8 +10,7 @@
 
 #define SLOT_BLOCK (1u << 20) /* slots read at a time */
 
-/* Kinds of the recording that are numbered otherwise here. */
-enum { REC_FREE = 8, REC_KINDS = 15 };
+enum { REC_KINDS = 15 }; /* kinds of the recording: 1..14, numbered as ours */
 
 typedef struct recording {
   const char *path;
