@@ -1,11 +1,11 @@
 /* roofline_commands.h - the sub-commands of `roofline`, each in a file analysis/roofline_NAME.c of its own.
  *
- * A sub-command gets its own argc and argv (argv[0] is "roofline NAME"), parses them with argp, prints its result on
- * stdout and returns the exit status of kv_cli_exit(). To add one: declare it here, define it in
+ * A sub-command gets its own argc and argv (argv[0] is "roofline NAME"), parses them with argp, prints its
+ * result on stdout and returns the exit status of kv_cli_exit(). To add one: declare it here, define it in
  * analysis/roofline_NAME.c, and give it a line in the table of roofline.c.
  *
- * All but `list` are weak references, so that the program links, and lists what it can do, whichever of them a
- * build contains: one that is not there is not listed and ends with exit status 2 like any unknown name.
+ * All but `list` are weak references, so that the program links, and lists what it can do, whichever of them
+ * a build contains: one that is not there is not listed and ends with exit status 2 like any unknown name.
  */
 #ifndef ROOFLINE_COMMANDS_H
 #define ROOFLINE_COMMANDS_H

@@ -380,8 +380,7 @@ static kv_status suggest(const kvm_gpus *gpus, const char *name, const char *pla
                  name);
 }
 
-/* 120 for sm_120, sm_120a, sm_120f, compute_120, 12.0; 0 for anything else. */
-static int arch_number(const char *name) {
+int kvm_arch_number(const char *name) {
   int major = 0, minor = 0, sm = 0, used = 0;
   if (sscanf(name, "%2d.%1d%n", &major, &minor, &used) == 2 && !name[used] && major > 0 && minor >= 0)
     return 10 * major + minor;
@@ -405,7 +404,7 @@ static const kvm_gpu *default_of(const kvm_gpus *gpus, int sm) {
 kv_status kvm_gpus_find(const kvm_gpus *gpus, const char *name, const kvm_gpu **gpu, kv_error *err) {
   char plain[KVM_TEXT], list[300] = "";
   size_t found = 0;
-  int sm = arch_number(name);
+  int sm = kvm_arch_number(name);
   *gpu = NULL;
   if (sm && (*gpu = default_of(gpus, sm))) return KV_OK;
   if (sm)

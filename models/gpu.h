@@ -63,6 +63,8 @@ void kvm_gpu_free(kvm_gpu *gpu); /* safe on a zeroed one */
 const kvm_value *kvm_gpu_value(const kvm_gpu *gpu, const char *name);
 /* The number in base units; NaN when it is missing, unknown or no number. */
 double kvm_gpu_number(const kvm_gpu *gpu, const char *name);
+/* Is `name` an architecture (sm_120, sm_120a, compute_90, 12.0)? Its number (120, 90) or 0. */
+int kvm_arch_number(const char *name);
 /* 120 for "sm_120", 90 for "sm_90"; 0 if the architecture is not of that form. */
 int kvm_gpu_sm(const kvm_gpu *gpu);
 
