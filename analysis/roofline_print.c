@@ -69,7 +69,8 @@ static void print_point(const kva_run *run, const kva_point *p) {
          run->kernel[p->kernel].name, (unsigned long long)p->problem.longest,
          (unsigned long long)p->work.blocks, p->useful.intensity, p->useful.bytes / 1e6,
          p->work.chip[KVM_LINK] / 1e6, p->work.chip[KVM_MMA] / 1e9, duration(p->ladder.t[0], floor),
-         duration(p->ladder.t[2], work), duration(p->ladder.t[4], place), bandwidth,
+         duration(p->ladder.t[2], work), duration(p->ladder.t[4], place),
+         duration(p->ladder.t[4] * run->layers, step), bandwidth,
          p->work.fits ? kva_point_binding(p) : "does not fit: shared memory");
 }
 
