@@ -218,7 +218,9 @@ static kv_status set_key(load *l) {
 }
 
 static kv_status check_whole(load *l, int parsed) {
-  if (l->status) return l->status;
+  /* inih goes on after a line that it cannot parse: of two errors the first is told */
+  if (l->status && !(parsed > 0 && parsed < l->line)) return l->status;
+  l->status = KV_OK;
   if (ferror(l->file)) return kv_fail(l->err, KV_ERR_IO, "%s: cannot be read: %s", l->path, strerror(errno));
   if (parsed > 0) {
     l->line = parsed;
