@@ -241,7 +241,7 @@ static hid_t creation_list(kv_h5_store store, hsize_t chunk) {
   if (store == KV_H5_DEFLATE_1) {
     (void)H5Pset_shuffle(dcpl);
     (void)H5Pset_deflate(dcpl, 1);
-  } else {
+  } else if (store == KV_H5_PLAIN) {
     (void)H5Pset_fletcher32(dcpl);
   }
   return dcpl;
