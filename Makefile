@@ -19,7 +19,7 @@ VERSION := $(shell git describe --always --dirty --tags 2>/dev/null || echo 0.1.
 
 # Debian's serial HDF5 is hdf5-serial.pc on some releases and hdf5.pc on others.
 HDF5PC := $(firstword $(foreach p,hdf5-serial hdf5,$(shell $(PKGCONFIG) --exists $(p) 2>/dev/null && echo $(p))))
-PKGS   := $(HDF5PC) gsl jansson inih libelf liblz4 libzstd libcrypto
+PKGS   := $(HDF5PC) gsl jansson inih libelf liblz4 libzstd libcrypto libzip
 MISSING := $(foreach p,$(PKGS) cunit,$(shell $(PKGCONFIG) --exists $(p) 2>/dev/null || echo $(p)))
 ifeq ($(HDF5PC),)
 MISSING := hdf5 $(MISSING)
@@ -38,7 +38,7 @@ CPPFLAGS_ALL := $(INC) -D_GNU_SOURCE -DH5_USE_110_API $(shell $(PKGCONFIG) --cfl
 CFLAGS_ALL    = -std=c11 $(OPT) $(WARN) $(SANFLAGS) -fPIC -pthread $(CFLAGS)
 LDFLAGS_ALL  := $(SANFLAGS) -pthread $(LDFLAGS)
 HDF5HL := $(subst -lhdf5,-lhdf5_hl -lhdf5,$(shell $(PKGCONFIG) --libs $(HDF5PC) 2>/dev/null))
-LIBS   := $(HDF5HL) $(shell $(PKGCONFIG) --libs $(filter-out $(HDF5PC),$(PKGS)) 2>/dev/null) -ldl -lm
+LIBS   := $(HDF5HL) $(shell $(PKGCONFIG) --libs $(filter-out $(HDF5PC),$(PKGS)) 2>/dev/null) -liberty -ldl -lm
 
 MAINS    := $(wildcard sim/kvsim*.c analysis/roofline*.c)
 LIBSRC   := $(filter-out $(MAINS),$(wildcard $(addsuffix /*.c,$(ROOMS))))

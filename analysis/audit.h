@@ -31,6 +31,7 @@ typedef struct kva_variant {
   uint32_t instructions;
   uint32_t traps;
   bool dynamic_shared;
+  bool sass; /* features and counts are nvdisasm's, finer than our own count */
   uint16_t count[KVA_FEATURES]; /* saturates */
 } kva_variant;
 
@@ -73,6 +74,7 @@ typedef struct kva_collect_options {
   bool entries_only; /* list entries, unpack nothing */
   bool code;         /* count machine instructions */
   unsigned threads;  /* 0: one a processor */
+  const regex_t *sass; /* non-NULL: kernels whose demangled name matches are put through nvdisasm too */
   void (*progress)(void *context, uint64_t files);
   void *context;
 } kva_collect_options;

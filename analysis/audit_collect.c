@@ -8,6 +8,7 @@
 
 #include "audit.h"
 #include "audit_cubin.h"
+#include "audit_sass.h"
 
 typedef struct collecting {
   kva_audit *audit;
@@ -101,6 +102,46 @@ static uint64_t hash_bytes(const unsigned char *p, size_t n, const kva_object *o
   return h ? h : 1;
 }
 
+/* Our own count beside nvdisasm's, for the features that both know: a difference is an error of ours. */
+static void take_sass(void *context, const kva_sass_state *s) {
+  const entry_visit *v = context;
+  job *j = v->job;
+  entry_work *w = &j->work[v->entry];
+  for (size_t i = 0; i < w->count; i++) {
+    kva_variant *k = &w->variant[i];
+    (void)pthread_mutex_lock(&j->lock);
+    bool same = !strcmp(j->audit->names.text[k->name], s->kernel);
+    (void)pthread_mutex_unlock(&j->lock);
+    if (!same) continue;
+    for (size_t f = 0; f < KVA_FEATURES; f++) {
+      uint16_t count = (uint16_t)(s->count[f] < 65535 ? s->count[f] : 65535);
+      bool ours = kva_feature_mnemonic((kva_feature)f)[0] != '\0';
+      if (ours && count != k->count[f] && f != KVA_MBARRIER && !j->held[v->entry].problem[0])
+        (void)snprintf(j->held[v->entry].problem, sizeof j->held[v->entry].problem,
+                       "%s: %u counted, %u by nvdisasm in %.80s", kva_feature_key((kva_feature)f), k->count[f], count,
+                       s->kernel);
+      if (count) k->count[f] = count;
+    }
+    k->features |= s->features;
+    k->sass = true;
+  }
+}
+
+static bool any_matches(job *j, size_t entry) {
+  enum { TEXT = 65536 };
+  char *text = malloc(TEXT);
+  bool any = false;
+  for (size_t i = 0; text && i < j->work[entry].count && !any; i++) {
+    (void)pthread_mutex_lock(&j->lock);
+    const char *name = j->audit->names.text[j->work[entry].variant[i].name];
+    (void)pthread_mutex_unlock(&j->lock);
+    kva_demangle(name, text, TEXT);
+    any = regexec(j->options->sass, text, 0, NULL, 0) == 0;
+  }
+  free(text);
+  return any;
+}
+
 static void read_entry(job *j, size_t i, kva_buffer *buffer) {
   const kva_entry *e = &j->entries->entry[i];
   entry_visit v = {j, i};
@@ -114,6 +155,7 @@ static void read_entry(job *j, size_t i, kva_buffer *buffer) {
   if (!st && e->kind == KVA_KIND_CODE) {
     kva_cubin_options o = {.sm = e->target.sm, .code = j->options->code, .mapped = mapped};
     st = kva_cubin_kernels(data, size, &o, keep_kernel, &v, &err);
+    if (!st && j->options->sass && any_matches(j, i)) st = kva_sass(data, size, take_sass, &v, &err);
   }
   if (!st && e->kind == KVA_KIND_PTX) {
     kva_target target = e->target;

@@ -178,6 +178,7 @@ static kv_status compare(const sides *s, json_t **root, kv_error *err) {
   }
   *root = json_object();
   json_object_set_new(*root, "schema", json_string("audit-diff-1"));
+  json_object_set_new(*root, "schema_version", json_integer(1));
   if (s->sm) json_object_set_new(*root, "gpu", json_sprintf("sm_%u", s->sm));
   json_object_set_new(*root, "files", list);
   return st;

@@ -212,6 +212,11 @@ int kva_opcode_feature(unsigned opcode, unsigned sm) {
     case 0x1ca: return sm >= 100 ? KVA_CLC : -1;
     case 0x03b: return sm >= 75 ? KVA_LDMATRIX : -1;
     case 0x044: return sm >= 90 && (opcode >> 9) == 4 ? KVA_STMATRIX : -1;
+    case 0x17e: return sm >= 100 ? KVA_LD256 : -1;
+    case 0x049:
+    case 0x04a:
+    case 0x04b: return sm >= 100 && sm < 110 ? KVA_F32X2 : -1;
+    case 0x0cc: return sm >= 100 && sm < 110 ? KVA_REDUX_F32 : -1;
     case 0x1a4: return sm >= 90 ? KVA_MULTIMEM : -1;
     default: return -1;
   }

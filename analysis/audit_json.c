@@ -182,6 +182,7 @@ kv_status kva_tell_json(FILE *out, const kva_audit *audit, const kva_tell *tell,
   json_t *root = json_object(), *files = json_array(), *problems = json_array();
   kv_status st = KV_OK;
   json_object_set_new(root, "schema", json_string(KVA_AUDIT_SCHEMA));
+  json_object_set_new(root, "schema_version", json_integer(1));
   if (tell->sm) {
     char gpu[KVA_TARGET_TEXT];
     const kva_limits *limits = kva_limits_of(tell->sm);

@@ -66,6 +66,7 @@ static void tell_kernel(FILE *out, const kva_audit *audit, const kva_file *file,
     if (v->stack > 0) (void)fprintf(out, " %d B stack", v->stack);
     if (v->max_threads > 0) (void)fprintf(out, " <= %d threads", v->max_threads);
     (void)fprintf(out, " %u %s", v->instructions, e->kind == KVA_KIND_CODE ? "instructions" : "statements");
+    if (v->sass) (void)fprintf(out, " (by nvdisasm)");
     if (v->traps) (void)fprintf(out, ", %u traps", v->traps);
     const char *between = ": ";
     for (unsigned f = 0; f < KVA_FEATURES; f++)
