@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "audit_container.h"
+#include "audit_host.h"
 #include "audit_isa.h"
 #include "audit_names.h"
 #include "kv_status.h"
@@ -56,6 +57,8 @@ typedef struct kva_file {
   size_t entries;
   kva_variant *variant; /* [variants], by entry, then in the entry's order */
   size_t variants;
+  kva_launch *launch; /* [launches], by name: shared memory that the host code asks for */
+  size_t launches;
   char problem[256];
 } kva_file;
 
@@ -95,6 +98,7 @@ typedef enum kva_verdict {
   KVA_NATIVE, /* machine code runs */
   KVA_JIT,    /* PTX is compiled by the driver at load */
   KVA_STUB,   /* code is there for this GPU, but it is an empty body or a trap: compiled out */
+  KVA_TOO_LARGE, /* code is there that runs, but the host asks for more shared memory than the GPU has */
   KVA_CANNOT, /* neither */
   KVA_VERDICTS
 } kva_verdict;
@@ -102,14 +106,15 @@ typedef enum kva_verdict {
 typedef enum kva_rebuild {
   KVA_NOTHING,       /* runs as it is */
   KVA_FLAG,          /* another -gencode is enough */
-  KVA_SMALLER_TILES, /* static shared memory above the GPU's limit */
+  KVA_SMALLER_TILES, /* shared memory above the GPU's limit, static or asked for by the host code */
   KVA_REWRITE,       /* instructions that no target of this GPU has */
+  KVA_UNKNOWN,       /* compiled out for every target in the file: the body is not there to look at */
   KVA_REBUILDS
 } kva_rebuild;
 
 const char *kva_verdict_name(kva_verdict verdict); /* "runs natively", ... */
 const char *kva_verdict_key(kva_verdict verdict);  /* "native", ... for JSON */
-const char *kva_rebuild_key(kva_rebuild rebuild);  /* "nothing", "flag", "smaller-tiles", "rewrite" */
+const char *kva_rebuild_key(kva_rebuild rebuild);  /* "nothing", "flag", "smaller-tiles", "rewrite", "unknown" */
 
 /* A kernel of a file, all its variants together. */
 typedef struct kva_judged {
@@ -117,7 +122,9 @@ typedef struct kva_judged {
   kva_verdict verdict;
   kva_rebuild rebuild;
   uint32_t variant;     /* the one that decides: it runs, or comes nearest (index in the file's variants) */
+  uint32_t loaded;      /* the one that the driver takes; UINT32_MAX for KVA_CANNOT */
   uint32_t first, many; /* its variants: kva_judgement.order[first .. first + many) */
+  uint32_t dynamic;     /* bytes of shared memory the host code asks for at launch; 0: not found */
   uint64_t missing;     /* features that no target of the GPU has, in the variant that needs the fewest */
   kva_target flag;      /* for KVA_FLAG: the target to build for */
 } kva_judged;
@@ -136,6 +143,7 @@ typedef struct kva_group {
   uint64_t code_targets;  /* bit i: kva_judgement.target[i] has machine code of it */
   uint64_t ptx_targets;
   int32_t registers_low, registers_high, shared_high; /* over machine code; -1 unknown */
+  uint32_t dynamic_high; /* bytes of shared memory asked for at launch; 0: not found */
   bool dynamic_shared;
 } kva_group;
 

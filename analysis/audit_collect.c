@@ -305,6 +305,8 @@ static kv_status visit_object(void *context, const kva_object *object, kv_error 
   if (!st && entries.count) {
     st = new_file(c->audit, object, &entries, &file, err);
     if (!st) st = read_kernels(c->audit, c->options, object, &entries, file, err);
+    if (!st && file->variants && file->origin == KVA_LINKED)
+      st = kva_host_launches(object, &c->audit->names, &file->launch, &file->launches, err);
     if (c->options->progress) c->options->progress(c->options->context, c->audit->files);
   }
   kva_entries_free(&entries);
@@ -349,6 +351,7 @@ void kva_audit_free(kva_audit *audit) {
     free(audit->file[i].name);
     free(audit->file[i].entry);
     free(audit->file[i].variant);
+    free(audit->file[i].launch);
   }
   for (size_t i = 0; i < audit->problems; i++) free(audit->problem[i]);
   free(audit->problem);

@@ -114,8 +114,8 @@ static void take_kernel_info(code_section *s, bytes info) {
     }
 }
 
-/* .nv.shared.K and .nv.info.K name K's code section in sh_info. A .nv.shared.K of no static bytes is there because K
- * has an extern array. */
+/* .nv.shared.K and .nv.info.K name K's code section in sh_info. A .nv.shared.K of no static bytes is there because the
+ * module has an extern array; whether K uses it, its instructions tell. */
 static void take_section(cubin *c, const GElf_Shdr *h, size_t index) {
   const char *name = section_name(c->elf, c->strings, h);
   code_section *owner = h->sh_info < c->sections ? &c->section[h->sh_info] : NULL;
@@ -147,11 +147,32 @@ static void take_symbol_info(cubin *c) {
   }
 }
 
-static void count_instructions(bytes text, unsigned sm, kva_kernel *k) {
+/* Loads, stores, copies and barriers that go to shared memory, by the low nine bits of the opcode. */
+static bool touches_shared(unsigned opcode) {
+  switch (opcode & 0x1ff) {
+    case 0x184: /* LDS */
+    case 0x188: /* STS */
+    case 0x18c: /* ATOMS */
+    case 0x03b: /* LDSM */
+    case 0x1ae: /* LDGSTS */
+    case 0x1a7: /* SYNCS */
+    case 0x1b2:
+    case 0x1ba: /* UBLKCP */
+    case 0x1b4: /* UTMALDG */
+    case 0x1ea: /* UTC*MMA */
+    case 0x1f0: /* HGMMA */
+    case 0x1f3: return true;
+    default: return false;
+  }
+}
+
+static bool count_instructions(bytes text, unsigned sm, kva_kernel *k) {
+  bool shared = false;
   enum { NOP = 0x918, EXIT = 0x94d, TRAP = 0x95c, BRA = 0x947 };
   for (size_t i = 0; i + 16 <= text.size; i += 16) {
     unsigned opcode = u16(text.at + i) & 0xfffu;
     int f = kva_opcode_feature(opcode, sm);
+    shared |= touches_shared(opcode);
     if (opcode == TRAP) k->traps++;
     if (opcode != NOP && opcode != BRA) k->instructions++;
     if (f >= 0) {
@@ -159,6 +180,7 @@ static void count_instructions(bytes text, unsigned sm, kva_kernel *k) {
       k->features |= KVA_BIT(f);
     }
   }
+  return shared;
 }
 
 /* Touching one page of a file maps the 64 KB round it, so pages go back by what was touched, the whole cubin at once. */
@@ -183,7 +205,7 @@ static void give_kernel(cubin *c, size_t index, const GElf_Sym *symbol, const ch
                   .max_threads = s->max_threads,
                   .dynamic_shared = s->dynamic};
   if (c->options->code && c->options->sm >= 70 && s->text.at) {
-    count_instructions(s->text, c->options->sm, &k);
+    k.dynamic_shared &= count_instructions(s->text, c->options->sm, &k);
     c->touched += s->text.size + FAULT_AROUND;
   }
   visit(context, &k);

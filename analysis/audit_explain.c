@@ -83,20 +83,8 @@ static const kva_variant *real_of(const kva_file *file, const kva_judgement *j, 
   return real;
 }
 
-/* The stub's own variant: the runnable one with the fewest instructions. */
-static const kva_variant *stub_of(const kva_file *file, const kva_judgement *j, const kva_judged *k) {
-  const kva_variant *shortest = NULL;
-  for (uint32_t i = 0; i < k->many; i++) {
-    const kva_variant *v = &file->variant[j->order[k->first + i]];
-    const kva_held *e = &file->entry[v->entry];
-    bool runs = e->kind == KVA_KIND_CODE ? kva_code_runs(e->target, j->sm) : kva_ptx_compiles(e->target, j->sm);
-    if (runs && (!shortest || v->instructions < shortest->instructions)) shortest = v;
-  }
-  return shortest;
-}
-
 static void say_stub(line *l, const kva_file *file, const kva_judgement *j, const kva_judged *k) {
-  const kva_variant *stub = stub_of(file, j, k), *real = real_of(file, j, k);
+  const kva_variant *stub = k->loaded < file->variants ? &file->variant[k->loaded] : NULL, *real = real_of(file, j, k);
   char target[KVA_TARGET_TEXT], other[KVA_TARGET_TEXT];
   if (!stub || !real) return;
   kva_target_text(file->entry[stub->entry].target, target);
@@ -105,7 +93,7 @@ static void say_stub(line *l, const kva_file *file, const kva_judgement *j, cons
       file->entry[stub->entry].kind == KVA_KIND_CODE ? "code" : "PTX", target, stub->instructions);
   if (stub->traps) say(l, " (%u of them traps)", stub->traps);
   if (real->count[KVA_WGMMA] || real->count[KVA_TCGEN05]) {
-    say(l, " and not one matrix product, where the %s code has ", other);
+    say(l, " and not one matrix product; the real body has ");
     say_feature(l, file, real, real->count[KVA_TCGEN05] ? KVA_TCGEN05 : KVA_WGMMA);
   } else {
     say(l, " against %u for %s", real->instructions, other);
@@ -121,18 +109,27 @@ static void say_why(line *l, const kva_file *file, const kva_judgement *j, const
     case KVA_NATIVE: say(l, "machine code for %s runs on it", target); break;
     case KVA_JIT: say(l, "no machine code that runs on it, but PTX for %s that the driver compiles at load", target); break;
     case KVA_STUB: say_stub(l, file, j, k); break;
+    case KVA_TOO_LARGE:
+      kva_target_text(file->entry[file->variant[k->loaded].entry].target, target);
+      say(l, "%s for %s is there, but the host code asks for %u bytes of shared memory a block and the GPU has %u",
+          file->entry[file->variant[k->loaded].entry].kind == KVA_KIND_CODE ? "machine code" : "PTX", target, k->dynamic,
+          j->limits ? j->limits->shared_block : 0);
+      break;
     default:
       if (!say_targets(l, file, j, k, KVA_KIND_CODE, "machine code only for ")) say(l, "no machine code");
       if (!say_targets(l, file, j, k, KVA_KIND_PTX, "; PTX only for ")) say(l, "; no PTX");
   }
 }
 
-static void say_shared(line *l, const kva_judgement *j, const kva_group *g) {
+static void say_shared(line *l, const kva_judgement *j, const kva_judged *k, const kva_variant *v) {
   if (!j->limits) return;
-  if (g->shared_high > 0 && (uint32_t)g->shared_high > j->limits->shared_block)
-    say(l, "; static shared memory %d bytes a block against the GPU's %u", g->shared_high, j->limits->shared_block);
-  else if (g->dynamic_shared)
-    say(l, "; shared memory given at launch must stay within %u bytes a block", j->limits->shared_block);
+  unsigned limit = j->limits->shared_block;
+  if (v->shared > 0 && (uint32_t)v->shared > limit)
+    say(l, "; %d bytes of static shared memory a block, the GPU has %u", v->shared, limit);
+  else if (k->dynamic)
+    say(l, "; the host code asks for %u bytes of shared memory a block, the GPU has %u", k->dynamic, limit);
+  else if (v->dynamic_shared)
+    say(l, "; its shared memory is given at launch and not found in the host code: the GPU has %u bytes a block", limit);
 }
 
 static void say_rebuild(line *l, const kva_file *file, const kva_judgement *j, const kva_group *g) {
@@ -147,11 +144,11 @@ static void say_rebuild(line *l, const kva_file *file, const kva_judgement *j, c
       if (v->features) say(l, " (");
       say_features(l, v->features);
       say(l, v->features ? "; from its %s %s)" : "", from, file->entry[v->entry].kind == KVA_KIND_CODE ? "code" : "PTX");
-      say_shared(l, j, g);
+      say_shared(l, j, k, v);
       break;
     case KVA_SMALLER_TILES:
       say(l, "smaller tiles, then -gencode arch=compute_%s,code=%s", flag + 3, flag);
-      say_shared(l, j, g);
+      say_shared(l, j, k, v);
       break;
     case KVA_REWRITE: {
       const char *between = "no flag helps, sm_";
@@ -163,9 +160,12 @@ static void say_rebuild(line *l, const kva_file *file, const kva_judgement *j, c
           say_feature(l, file, v, (kva_feature)f);
           if (kva_feature_port((kva_feature)f)[0]) say(l, ": %s", kva_feature_port((kva_feature)f));
         }
-      say_shared(l, j, g);
+      say_shared(l, j, k, v);
       break;
     }
+    case KVA_UNKNOWN:
+      say(l, "its body is compiled out for every target in this file, so what it needs is not to be seen here");
+      break;
     default: say(l, "nothing");
   }
 }

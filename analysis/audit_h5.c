@@ -124,6 +124,7 @@ static kv_status write_map(hid_t file, const kva_audit *audit, const kva_tell *t
                                    {"native", "1", "kernels with machine code that runs"},
                                    {"jit", "1", "kernels whose PTX is compiled at load"},
                                    {"compiled_out", "1", "kernels whose code for it is an empty body"},
+                                   {"too_large", "1", "kernels launched with more shared memory than it has"},
                                    {"cannot_run", "1", "kernels that cannot run"}};
   table t = {0};
   kv_status st = KV_OK;
@@ -135,7 +136,7 @@ static kv_status write_map(hid_t file, const kva_audit *audit, const kva_tell *t
       if (st) break;
       for (size_t k = 0; k < j.kernels; k++) count[j.kernel[k].verdict]++;
       kva_judgement_free(&j);
-      if (!room(&t, 6, 0)) {
+      if (!room(&t, 7, 0)) {
         st = no_memory(err);
         break;
       }
@@ -144,7 +145,7 @@ static kv_status write_map(hid_t file, const kva_audit *audit, const kva_tell *t
       for (size_t v = 0; v < KVA_VERDICTS; v++) t.number[2 + v][t.rows] = count[v];
       t.rows++;
     }
-  if (!st) st = write_table(file, "map", &t, numbers, 6, NULL, 0, err);
+  if (!st) st = write_table(file, "map", &t, numbers, 7, NULL, 0, err);
   table_free(&t, 0);
   return st;
 }
@@ -164,12 +165,13 @@ static kv_status add_groups(table *t, const kva_audit *audit, size_t i, const kv
   for (size_t k = 0; k < j->groups; k++) {
     const kva_group *g = &j->group[k];
     char why[2048], rebuild[4096];
-    if (!room(t, 5, 6)) return no_memory(err);
+    if (!room(t, 7, 6)) return no_memory(err);
     kva_explain(audit, &audit->file[i], j, g, why, sizeof why, rebuild, sizeof rebuild);
-    const uint64_t row[] = {i, g->kernels[KVA_NATIVE], g->kernels[KVA_JIT], g->kernels[KVA_STUB], g->kernels[KVA_CANNOT]};
+    const uint64_t row[] = {i, g->kernels[KVA_NATIVE], g->kernels[KVA_JIT], g->kernels[KVA_STUB],
+                            g->kernels[KVA_TOO_LARGE], g->kernels[KVA_CANNOT], g->dynamic_high};
     char *text[] = {strdup(audit->families.text[g->family]), strdup(kva_verdict_key(g->worst)), strdup(why),
                     strdup(kva_rebuild_key(g->hardest)),      strdup(rebuild),                   feature_list(g->missing)};
-    for (size_t c = 0; c < 5; c++) t->number[c][t->rows] = row[c];
+    for (size_t c = 0; c < 7; c++) t->number[c][t->rows] = row[c];
     bool whole = true;
     for (size_t c = 0; c < 6; c++) whole &= (t->text[c][t->rows] = text[c]) != NULL;
     t->rows++;
@@ -182,14 +184,16 @@ static kv_status write_families(hid_t file, const kva_audit *audit, const kva_te
   static const column texts[] = {{"family", "", "kernels' name without template arguments"},
                                  {"verdict", "", "the worst of the family's kernels"},
                                  {"why", "", "evidence for the verdict"},
-                                 {"rebuild", "", "nothing, flag, smaller-tiles or rewrite: the hardest of its kernels"},
+                                 {"rebuild", "", "nothing, flag, smaller-tiles, rewrite or unknown: the hardest of its kernels"},
                                  {"rebuild_how", "", "evidence for what a rebuild takes"},
                                  {"missing", "", "instructions that no target of the GPU has"}};
   static const column numbers[] = {{"file", "1", "row of /files"},
                                    {"native", "1", "kernels with machine code that runs"},
                                    {"jit", "1", "kernels whose PTX is compiled at load"},
                                    {"compiled_out", "1", "kernels whose code for it is an empty body"},
-                                   {"cannot_run", "1", "kernels that cannot run"}};
+                                   {"too_large", "1", "kernels launched with more shared memory than it has"},
+                                   {"cannot_run", "1", "kernels that cannot run"},
+                                   {"launch_shared", "byte", "shared memory the host code asks for; 0: not found"}};
   table t = {0};
   kv_status st = KV_OK;
   for (size_t i = 0; i < audit->files && !st; i++) {
@@ -199,7 +203,7 @@ static kv_status write_families(hid_t file, const kva_audit *audit, const kva_te
     st = add_groups(&t, audit, i, &j, err);
     kva_judgement_free(&j);
   }
-  if (!st) st = write_table(file, "families", &t, numbers, 5, texts, 6, err);
+  if (!st) st = write_table(file, "families", &t, numbers, 7, texts, 6, err);
   table_free(&t, 6);
   return st;
 }

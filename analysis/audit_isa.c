@@ -128,7 +128,7 @@ static const availability feature_table[KVA_FEATURES] = {
     [KVA_LDMATRIX] = {"ldmatrix", "LDSM", "shared loads by hand", 75, ""},
     [KVA_LDMATRIX_B8] = {"ldmatrix b8", "", "ldmatrix b16 and a byte shuffle", 0, TC12},
     [KVA_STMATRIX] = {"stmatrix", "STSM", "shared stores by hand", 90, ""},
-    [KVA_LD256] = {"256-bit loads", "LDG.256", "two 128-bit loads", 100, ""},
+    [KVA_LD256] = {"256-bit loads", "", "two 128-bit loads", 100, ""},
     [KVA_F32X2] = {"f32x2", "FFMA2", "two scalar operations", 100, ""},
     [KVA_CVT_FP8] = {"cvt fp8", "", "conversion by bit operations", 89, ""},
     [KVA_CVT_FP4] = {"cvt fp4/fp6", "", "conversion by a table or bit operations", 0, TC12},
@@ -212,7 +212,6 @@ int kva_opcode_feature(unsigned opcode, unsigned sm) {
     case 0x1ca: return sm >= 100 ? KVA_CLC : -1;
     case 0x03b: return sm >= 75 ? KVA_LDMATRIX : -1;
     case 0x044: return sm >= 90 && (opcode >> 9) == 4 ? KVA_STMATRIX : -1;
-    case 0x17e: return sm >= 100 ? KVA_LD256 : -1;
     case 0x049:
     case 0x04a:
     case 0x04b: return sm >= 100 && sm < 110 ? KVA_F32X2 : -1;

@@ -90,6 +90,7 @@ static json_t *kernels_json(const kva_audit *audit, const kva_file *file, const 
     json_object_set_new(o, "family", text_json(audit->families.text[k->family]));
     json_object_set_new(o, "verdict", json_string(kva_verdict_key(k->verdict)));
     json_object_set_new(o, "rebuild", json_string(kva_rebuild_key(k->rebuild)));
+    json_object_set_new(o, "launch_shared_bytes", k->dynamic ? json_integer(k->dynamic) : json_null());
     json_object_set_new(o, "missing", features_json(k->missing));
     for (uint32_t v = 0; v < k->many; v++)
       json_array_append_new(variants, variant_json(file, &file->variant[j->order[k->first + v]]));
@@ -127,6 +128,7 @@ static json_t *groups_json(const kva_audit *audit, const kva_file *file, const k
     json_object_set_new(o, "why", text_json(why));
     json_object_set_new(o, "rebuild", json_string(kva_rebuild_key(g->hardest)));
     json_object_set_new(o, "rebuild_how", text_json(rebuild));
+    json_object_set_new(o, "launch_shared_bytes", g->dynamic_high ? json_integer(g->dynamic_high) : json_null());
     json_object_set_new(o, "features", features_json(g->features));
     json_object_set_new(o, "missing", features_json(g->missing));
     json_object_set_new(o, "code", targets_json(j, g->code_targets));

@@ -9,17 +9,18 @@ const unsigned kva_map_columns[] = {75, 80, 86, 89, 90, 100, 103, 110, 120, 121}
 const size_t kva_map_column_count = sizeof kva_map_columns / sizeof *kva_map_columns;
 
 const char *kva_verdict_name(kva_verdict v) {
-  static const char *const name[KVA_VERDICTS] = {"runs natively", "compiles at load", "compiled out", "cannot run"};
+  static const char *const name[KVA_VERDICTS] = {"runs natively", "compiles at load", "compiled out", "shared memory too large",
+                                                  "cannot run"};
   return v < KVA_VERDICTS ? name[v] : "";
 }
 
 const char *kva_verdict_key(kva_verdict v) {
-  static const char *const key[KVA_VERDICTS] = {"native", "jit", "compiled-out", "cannot-run"};
+  static const char *const key[KVA_VERDICTS] = {"native", "jit", "compiled-out", "too-large", "cannot-run"};
   return v < KVA_VERDICTS ? key[v] : "";
 }
 
 const char *kva_rebuild_key(kva_rebuild r) {
-  static const char *const key[KVA_REBUILDS] = {"nothing", "flag", "smaller-tiles", "rewrite"};
+  static const char *const key[KVA_REBUILDS] = {"nothing", "flag", "smaller-tiles", "rewrite", "unknown"};
   return r < KVA_REBUILDS ? key[r] : "";
 }
 
@@ -41,7 +42,11 @@ typedef struct yardstick {
   bool products;    /* some variant has wgmma or tcgen05 */
 } yardstick;
 
+/* Nothing but a trap is a stub whatever else is there to compare with. */
+enum { BARE_TRAP = 16 };
+
 static bool is_stub(const kva_variant *v, yardstick y) {
+  if (v->traps && v->instructions < BARE_TRAP) return true;
   if (v->instructions && v->instructions < STUB_INSTRUCTIONS && v->instructions * STUB_RATIO < y.longest) return true;
   return y.products && !(v->features & MATRIX);
 }
@@ -71,6 +76,20 @@ static bool runs(const judging *g, const kva_variant *v) {
   return kva_ptx_compiles(e->target, g->j->sm) && ptx_is_sound(v, e->target);
 }
 
+static uint32_t asked_at_launch(const kva_file *file, uint32_t name) {
+  size_t low = 0, high = file->launches;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (file->launch[middle].name < name) low = middle + 1;
+    else high = middle;
+  }
+  return low < file->launches && file->launch[low].name == name ? file->launch[low].bytes : 0;
+}
+
+static bool too_large(const judging *g, const kva_judged *k, const kva_variant *v) {
+  return g->j->limits && (uint64_t)(v->shared > 0 ? v->shared : 0) + k->dynamic > g->j->limits->shared_block;
+}
+
 /* What a rebuild takes, from the variant that needs the fewest instructions the GPU lacks. */
 static void judge_rebuild(judging *g, kva_judged *k, yardstick y) {
   unsigned fewest = UINT32_MAX;
@@ -84,8 +103,8 @@ static void judge_rebuild(judging *g, kva_judged *k, yardstick y) {
     k->variant = index;
   }
   const kva_variant *v = &g->file->variant[k->variant];
-  bool large = g->j->limits && v->shared > 0 && (uint32_t)v->shared > g->j->limits->shared_block;
-  k->rebuild = k->missing ? KVA_REWRITE : large ? KVA_SMALLER_TILES : KVA_FLAG;
+  bool stubs = fewest == UINT32_MAX, large = too_large(g, k, v);
+  k->rebuild = stubs ? KVA_UNKNOWN : k->missing ? KVA_REWRITE : large ? KVA_SMALLER_TILES : KVA_FLAG;
   if (!kva_target_for(v->features & ~k->missing, g->j->sm, &k->flag)) k->flag = (kva_target){g->j->sm, 'a'};
 }
 
@@ -104,10 +123,11 @@ static void judge_kernel(judging *g, kva_judged *k) {
     const kva_held *e = &g->file->entry[v->entry];
     if (!runs(g, v) || rank(e) <= best) continue;
     best = rank(e);
-    k->variant = index;
+    k->variant = k->loaded = index;
     k->verdict = is_stub(v, y) ? KVA_STUB : e->kind == KVA_KIND_CODE ? KVA_NATIVE : KVA_JIT;
   }
-  if (k->verdict == KVA_STUB || k->verdict == KVA_CANNOT) judge_rebuild(g, k, y);
+  if (k->verdict <= KVA_JIT && too_large(g, k, &g->file->variant[k->loaded])) k->verdict = KVA_TOO_LARGE;
+  if (k->verdict > KVA_JIT) judge_rebuild(g, k, y);
 }
 
 static int by_kernel(const void *a, const void *b, void *context) {
@@ -149,8 +169,10 @@ static kv_status find_kernels(judging *g, const regex_t *only, kv_error *err) {
     *k = (kva_judged){.name = name,
                       .family = g->audit->family_of[name],
                       .variant = j->order[i],
+                      .loaded = UINT32_MAX,
                       .first = (uint32_t)i,
-                      .many = (uint32_t)(end - i)};
+                      .many = (uint32_t)(end - i),
+                      .dynamic = asked_at_launch(file, name)};
     judge_kernel(g, k);
   }
   free(demangled);
@@ -172,11 +194,14 @@ static void add_to_group(judging *g, kva_group *group, const kva_judged *k, uint
   }
   group->kernels[k->verdict]++;
   group->rebuild[k->rebuild]++;
-  if (k->rebuild > group->hardest) {
+  const kva_judged *example = &g->j->kernel[group->example];
+  bool clearer = k->rebuild == group->hardest && k->verdict == example->verdict && k->dynamic > example->dynamic;
+  if (k->rebuild > group->hardest || clearer) {
     group->hardest = k->rebuild;
-    group->example = index; /* the evidence is the hardest kernel's */
+    group->example = index; /* the evidence is the hardest kernel's, of those the one most is known of */
   }
   group->missing |= k->missing;
+  if (k->dynamic > group->dynamic_high) group->dynamic_high = k->dynamic;
   for (uint32_t i = 0; i < k->many; i++) {
     const kva_variant *v = &g->file->variant[g->j->order[k->first + i]];
     const kva_held *e = &g->file->entry[v->entry];

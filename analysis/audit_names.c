@@ -76,6 +76,13 @@ kv_status kva_names_add(kva_names *names, const char *text, size_t length, uint3
   return KV_OK;
 }
 
+bool kva_names_find(const kva_names *names, const char *text, size_t length, uint32_t *index) {
+  if (!names->count) return false;
+  uint32_t slot = *find_slot(names, text, length);
+  if (slot) *index = slot - 1;
+  return slot != 0;
+}
+
 void kva_names_free(kva_names *names) {
   while (names->arena) {
     struct kva_arena *next = names->arena->next;

@@ -2,6 +2,7 @@
 #ifndef KVA_AUDIT_NAMES_H
 #define KVA_AUDIT_NAMES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,8 @@ typedef struct kva_names {
 
 /* The index of a string of `length` bytes, added if new. KV_ERR_MEMORY. */
 kv_status kva_names_add(kva_names *names, const char *text, size_t length, uint32_t *index, kv_error *err);
+/* The index of a string that is there. */
+bool kva_names_find(const kva_names *names, const char *text, size_t length, uint32_t *index);
 void kva_names_free(kva_names *names);
 
 /* Demangles an Itanium C++ name without its parameters and return type into out (cut at size - 1, always

@@ -73,14 +73,22 @@ static uint64_t shared_bytes(cursor c) {
   return array && !sized ? 0 : element * total;
 }
 
+/* A shared array declared at module level: it belongs to the kernels that name it. */
+typedef struct shared_array {
+  const char *name;
+  size_t length;
+  uint64_t bytes; /* 0: extern, given at launch */
+} shared_array;
+
 typedef struct module {
+  shared_array array[64]; /* more than these go unnoticed */
+  size_t arrays;
   kva_kernel *kernel;
   size_t count, capacity;
   kva_kernel functions; /* what the module's .func bodies hold together */
-  uint64_t shared;      /* static, declared at module level: any kernel may refer to it */
-  bool dynamic;         /* extern .shared at module level */
   bool failed;          /* out of memory */
   bool *calls;          /* [capacity]: kernel has a call */
+  cursor *body;         /* [capacity] */
 } module;
 
 static void add_features(kva_kernel *to, uint64_t set) {
@@ -149,13 +157,16 @@ static kva_kernel *new_kernel(module *m) {
     if (kernel) m->kernel = kernel;
     bool *calls = realloc(m->calls, capacity * sizeof *calls);
     if (calls) m->calls = calls;
-    if (!kernel || !calls) {
+    cursor *body = realloc(m->body, capacity * sizeof *body);
+    if (body) m->body = body;
+    if (!kernel || !calls || !body) {
       m->failed = true;
       return NULL;
     }
     m->capacity = capacity;
   }
   m->calls[m->count] = false;
+  m->body[m->count] = (cursor){NULL, NULL};
   m->kernel[m->count] = (kva_kernel){.registers = -1, .stack = -1, .max_threads = -1};
   return &m->kernel[m->count++];
 }
@@ -192,7 +203,31 @@ static void read_function(cursor *c, module *m, bool entry) {
     }
     skip_blanks(c);
   }
+  const char *start = c->at;
   if (c->at < c->end && *c->at == '{') read_body(c, k, calls);
+  if (entry) m->body[m->count - 1] = (cursor){start, c->at};
+}
+
+/* The array's name is the last word before its brackets. */
+static void add_array(module *m, cursor c, uint64_t bytes) {
+  shared_array a = {.bytes = bytes};
+  while (c.at < c.end && *c.at != '[' && *c.at != ';') {
+    size_t n = word_length(&c);
+    if (n) a = (shared_array){c.at, n, bytes};
+    c.at += n ? n : 1;
+  }
+  if (a.length && m->arrays < sizeof m->array / sizeof *m->array) m->array[m->arrays++] = a;
+}
+
+static bool names_array(cursor body, const shared_array *a) {
+  while (body.at && body.at < body.end) {
+    const char *hit = memmem(body.at, (size_t)(body.end - body.at), a->name, a->length);
+    if (!hit) return false;
+    cursor word = {hit, body.end};
+    if (word_length(&word) == a->length) return true;
+    body.at = hit + a->length;
+  }
+  return false;
 }
 
 static void read_module(cursor *c, module *m, kva_target *target) {
@@ -219,11 +254,7 @@ static void read_module(cursor *c, module *m, kva_target *target) {
       c->at += n;
     } else if (is_word(c, n, ".shared")) {
       cursor after = {c->at + n, c->end};
-      uint64_t bytes = shared_bytes(after);
-      if (external || !bytes)
-        m->dynamic = true;
-      else
-        m->shared += bytes;
+      add_array(m, after, external ? 0 : shared_bytes(after));
       skip_statement(c);
     } else if (c->at < c->end && (*c->at == ';' || *c->at == '}')) {
       external = false;
@@ -234,8 +265,6 @@ static void read_module(cursor *c, module *m, kva_target *target) {
   }
 }
 
-/* Module-level shared memory belongs to the kernels that name it; without resolving names, to all. It is reported as
- * dynamic then only for kernels of a module that has an extern array. */
 static void give_kernels(module *m, kva_kernel_visit visit, void *context) {
   for (size_t i = 0; i < m->count; i++) {
     kva_kernel *k = &m->kernel[i];
@@ -244,9 +273,13 @@ static void give_kernels(module *m, kva_kernel_visit visit, void *context) {
       k->traps += m->functions.traps;
       for (unsigned f = 0; f < KVA_FEATURES; f++) k->count[f] += m->functions.count[f];
     }
-    uint64_t shared = (uint64_t)k->shared + (m->count == 1 ? m->shared : 0);
+    uint64_t shared = (uint64_t)k->shared;
+    for (size_t a = 0; a < m->arrays; a++)
+      if (names_array(m->body[i], &m->array[a])) {
+        shared += m->array[a].bytes;
+        k->dynamic_shared |= m->array[a].bytes == 0;
+      }
     k->shared = shared < INT32_MAX ? (int32_t)shared : INT32_MAX;
-    k->dynamic_shared |= m->dynamic;
     if (k->name_length) visit(context, k);
   }
 }
@@ -259,5 +292,6 @@ kv_status kva_ptx_kernels(const char *text, size_t size, kva_target *target, kva
   if (!m.failed) give_kernels(&m, visit, context);
   free(m.kernel);
   free(m.calls);
+  free(m.body);
   return m.failed ? kv_fail(err, KV_ERR_MEMORY, "PTX: out of memory") : KV_OK;
 }

@@ -55,6 +55,7 @@ static void tell_kernel(FILE *out, const kva_audit *audit, const kva_file *file,
                         const kva_judged *k, char *text, size_t size) {
   kva_demangle(audit->names.text[k->name], text, size);
   (void)fprintf(out, "    %s: %s\n", kva_verdict_name(k->verdict), text);
+  if (k->dynamic) (void)fprintf(out, "      host code asks for %u B of shared memory at launch\n", k->dynamic);
   for (uint32_t i = 0; i < k->many; i++) {
     const kva_variant *v = &file->variant[j->order[k->first + i]];
     const kva_held *e = &file->entry[v->entry];
@@ -92,8 +93,11 @@ static void tell_group(FILE *out, const kva_audit *audit, const kva_file *file, 
     }
   if (g->registers_low >= 0) (void)fprintf(out, "  (%d-%d registers)", g->registers_low, g->registers_high);
   (void)fprintf(out, "\n    why:     %s\n", why);
-  if (example->verdict == KVA_CANNOT || example->verdict == KVA_STUB)
-    (void)fprintf(out, "    rebuild: %s: %s\n", kva_rebuild_key(example->rebuild), rebuild);
+  if (example->verdict < KVA_STUB) return;
+  (void)fprintf(out, "    rebuild: %s: %s\n", kva_rebuild_key(example->rebuild), rebuild);
+  for (unsigned r = KVA_REBUILDS; r-- > 0;)
+    if (g->rebuild[r] && r != (unsigned)example->rebuild)
+      (void)fprintf(out, "             (%u of them: %s)\n", g->rebuild[r], kva_rebuild_key((kva_rebuild)r));
 }
 
 static void tell_groups(FILE *out, const kva_audit *audit, const kva_file *file, const kva_judgement *j,
