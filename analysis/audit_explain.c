@@ -141,9 +141,11 @@ static void say_rebuild(line *l, const kva_file *file, const kva_judgement *j, c
   switch (k->rebuild) {
     case KVA_FLAG:
       say(l, "-gencode arch=compute_%s,code=%s: all its instructions exist there", flag + 3, flag);
-      if (v->features) say(l, " (");
-      say_features(l, v->features);
-      say(l, v->features ? "; from its %s %s)" : "", from, file->entry[v->entry].kind == KVA_KIND_CODE ? "code" : "PTX");
+      if (v->features) {
+        say(l, " (");
+        say_features(l, v->features);
+        say(l, "; from its %s %s)", from, file->entry[v->entry].kind == KVA_KIND_CODE ? "code" : "PTX");
+      }
       say_shared(l, j, k, v);
       break;
     case KVA_SMALLER_TILES:

@@ -21,6 +21,7 @@ typedef struct variable {
   char *name;
   piece *piece;
   size_t pieces;
+  unsigned looked_at; /* last search that came by: a variable may name itself, and others many times over */
 } variable;
 
 typedef struct reader {
@@ -28,7 +29,8 @@ typedef struct reader {
   variable *variable;
   size_t variables;
   uint32_t file;
-  bool failed; /* out of memory */
+  unsigned search; /* number of the search at hand */
+  bool failed;     /* out of memory */
 } reader;
 
 static uint32_t scope_of(reader *r, const char *name, size_t length, bool is_target) {
@@ -55,12 +57,6 @@ static uint32_t scope_of(reader *r, const char *name, size_t length, bool is_tar
 
 static void ask(reader *r, const piece *p, uint32_t scope, unsigned kind, kva_target target) {
   kva_source *s = r->source;
-  for (size_t i = 0; i < s->count; i++) { /* the same list may reach a target twice */
-    const kva_asked *a = &s->asked[i];
-    if (a->file == p->file && a->line == p->line && a->scope == scope && a->kind == kind && a->target.sm == target.sm &&
-        a->target.suffix == target.suffix)
-      return;
-  }
   if (s->count == s->capacity) {
     size_t capacity = s->capacity ? 2 * s->capacity : 64;
     kva_asked *more = realloc(s->asked, capacity * sizeof *more);
@@ -146,6 +142,21 @@ static bool names_architectures(const char *name) {
   return strstr(name, "CUDA_ARCH") || strstr(name, "CUDAARCHS") || strstr(name, "_ARCHS") || strstr(name, "ARCH_LIST");
 }
 
+static bool ends(const char *name, const char *suffix) {
+  size_t n = strlen(name), m = strlen(suffix);
+  return n >= m && !strcmp(name + n - m, suffix);
+}
+
+typedef enum language { OTHER, CMAKE, NINJA, LINES } language;
+
+static language language_of(const char *path) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  if (!strcmp(name, "CMakeLists.txt") || ends(name, ".cmake")) return CMAKE;
+  if (ends(name, ".ninja")) return NINJA;
+  if (!strcmp(name, "setup.py") || !strcmp(name, "Makefile") || !strcmp(name, "makefile") || ends(name, ".mk")) return LINES;
+  return OTHER;
+}
+
 /* ---- CMake ---- */
 
 typedef struct command {
@@ -184,19 +195,32 @@ static void add_piece(reader *r, variable *v, const piece *p) {
 }
 
 /* Looks for targets in a piece and in the variables it names. */
-static void find_in_piece(reader *r, const piece *p, uint32_t scope, bool list, int depth) {
+static void find_in_piece(reader *r, const piece *p, uint32_t scope, bool list, unsigned depth) {
   find_gencodes(r, p, scope);
   if (list) find_arch_list(r, p, scope);
-  for (const char *s = p->text; depth < 8 && (s = strstr(s, "${")); s++) {
+  for (const char *s = p->text; depth < 64 && (s = strstr(s, "${")); s++) {
     char name[128];
     const char *end = strchr(s, '}');
     if (!end || (size_t)(end - s) - 2 >= sizeof name) continue;
     memcpy(name, s + 2, (size_t)(end - s) - 2);
     name[end - s - 2] = '\0';
-    const variable *v = variable_of(r, name, false);
-    for (size_t i = 0; v && i < v->pieces && v->pieces < 4096; i++)
+    variable *v = variable_of(r, name, false);
+    if (!v || v->looked_at == r->search) continue;
+    v->looked_at = r->search;
+    for (size_t i = 0; i < v->pieces; i++)
       find_in_piece(r, &v->piece[i], scope, list || names_architectures(name), depth + 1);
   }
+}
+
+/* Past a comment: to the end of the line, or of the brackets in #[[ ... ]]. */
+static const char *skip_comment(const char *s, const char *end, uint32_t *line) {
+  if (end - s > 3 && s[1] == '[' && s[2] == '[') {
+    const char *close = memmem(s, (size_t)(end - s), "]]", 2), *stop = close ? close + 2 : end;
+    for (; s < stop; s++) *line += *s == '\n';
+    return stop;
+  }
+  while (s < end && *s != '\n') s++;
+  return s;
 }
 
 /* Reads an argument list with the cursor after '('; returns where it ended. */
@@ -206,7 +230,7 @@ static const char *read_arguments(reader *r, const char *s, const char *end, uin
   while (s < end && depth) {
     if (*s == '\n') (*line)++;
     if (*s == '#') {
-      while (s < end && *s != '\n') s++;
+      s = skip_comment(s, end, line);
       continue;
     }
     if (*s == '(') depth++;
@@ -275,6 +299,7 @@ static void take_command(reader *r, const command *c, int pass) {
       free(r->source->scope[scope].output);
       r->source->scope[scope].output = strdup(c->argument[i + 1].text);
     }
+    r->search++;
     find_in_piece(r, &c->argument[i], scope, list, 0);
     list = (list && target) || names_architectures(c->argument[i].text) || !strcmp(c->argument[i].text, "ARCHITECTURES");
   }
@@ -288,7 +313,7 @@ static void read_cmake(reader *r, const char *text, size_t size, int pass) {
   if (!c) r->failed = true;
   while (c && s < end && !r->failed) {
     if (*s == '#') {
-      while (s < end && *s != '\n') s++;
+      s = skip_comment(s, end, &line);
       continue;
     }
     if (*s == '\n') line++;
@@ -372,21 +397,6 @@ static void read_lines(reader *r, const char *text, size_t size, bool ninja) {
   }
 }
 
-static bool ends(const char *name, const char *suffix) {
-  size_t n = strlen(name), m = strlen(suffix);
-  return n >= m && !strcmp(name + n - m, suffix);
-}
-
-typedef enum language { OTHER, CMAKE, NINJA, LINES } language;
-
-static language language_of(const char *path) {
-  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-  if (!strcmp(name, "CMakeLists.txt") || ends(name, ".cmake")) return CMAKE;
-  if (ends(name, ".ninja")) return NINJA;
-  if (!strcmp(name, "setup.py") || !strcmp(name, "Makefile") || !strcmp(name, "makefile") || ends(name, ".mk")) return LINES;
-  return OTHER;
-}
-
 static void read_text(reader *r, const char *path, const char *text, size_t size, int pass) {
   language l = language_of(path);
   if (l == CMAKE) read_cmake(r, text, size, pass);
@@ -417,6 +427,24 @@ static int by_place(const void *a, const void *b) {
   return (int)x->kind - (int)y->kind;
 }
 
+static bool same_list(const kva_asked *a, const kva_asked *b) {
+  return a->file == b->file && a->scope == b->scope && a->kind == b->kind && a->target.sm == b->target.sm &&
+         a->target.suffix == b->target.suffix;
+}
+
+/* Drops what is said twice: the same line reached on two ways, and in a ninja file each object of a target. */
+static void drop_repeats(kva_source *s) {
+  size_t kept = 0;
+  for (size_t i = 0; i < s->count; i++) {
+    const kva_asked *a = &s->asked[i];
+    bool ninja = language_of(s->path[a->file]) == NINJA, repeated = false;
+    for (size_t k = kept; k-- > 0 && s->asked[k].file == a->file && (ninja || s->asked[k].line == a->line) && !repeated;)
+      repeated = same_list(&s->asked[k], a);
+    if (!repeated) s->asked[kept++] = *a;
+  }
+  s->count = kept;
+}
+
 static kv_status finish(reader *r, kv_error *err) {
   for (size_t i = 0; i < r->variables; i++) {
     for (size_t k = 0; k < r->variable[i].pieces; k++) free(r->variable[i].piece[k].text);
@@ -429,6 +457,7 @@ static kv_status finish(reader *r, kv_error *err) {
     return kv_fail(err, KV_ERR_MEMORY, "build files: out of memory");
   }
   if (r->source->count) qsort(r->source->asked, r->source->count, sizeof *r->source->asked, by_place);
+  drop_repeats(r->source);
   return KV_OK;
 }
 

@@ -30,3 +30,18 @@ test: all $(B)/run-tests
 
 bench: all $(BENCHSRC:tests/bench_%.c=$(B)/bench-%)
 	@for b in $(BENCHSRC:tests/bench_%.c=$(B)/bench-%); do KVROOF_BUILD=$(abspath $(B)) $$b || exit 1; done
+
+# ---- the audit's fuzzer: clang's libFuzzer under ASan and UBSan, seeded with the fixtures and the crafted text below ----
+FUZZAUDIT := tests/fuzz_audit.c $(wildcard analysis/audit*.c) traces/kv_status.c traces/kv_h5.c
+SECONDS ?= 60
+.PHONY: fuzz-audit
+$(B)/fuzz-audit: $(FUZZAUDIT) $(wildcard analysis/audit*.h) | $(B)/kv_version.h
+	clang $(CPPFLAGS_ALL) -std=c11 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer \
+	  $(FUZZAUDIT) $(LIBS) -pthread -o $@
+fuzz-audit: $(B)/fuzz-audit
+	@mkdir -p $(B)/corpus-audit $(B)/seeds-audit
+	@cp tests/golden/audit/*.fatbin tests/golden/audit/*.cubin tests/golden/audit/*.ptx tests/golden/audit/*.whl tests/golden/audit/*.so \
+	  tests/golden/audit/full.a tests/golden/audit/relocatable.o $(B)/seeds-audit
+	@for k in CM:CMakeLists.txt NJ:build.ninja PY:setup.py; do (printf '%s' $${k%%:*}; cat tests/golden/audit/source/$${k#*:}) >$(B)/seeds-audit/$${k%%:*}; done
+	@(printf SA; cat tests/golden/audit/listing.sass) >$(B)/seeds-audit/sass
+	$(B)/fuzz-audit -max_total_time=$(SECONDS) -timeout=20 -rss_limit_mb=4096 -max_len=131072 -print_final_stats=1 -artifact_prefix=$(B)/ $(B)/corpus-audit $(B)/seeds-audit
