@@ -10,7 +10,7 @@
 #include "cli.h"
 #include "kv_h5.h"
 #include "kvsim_commands.h"
-#include "layout.h"
+#include "layout_write.h"
 #include "replay.h"
 #include "replay_output.h"
 #include "report.h"
