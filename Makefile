@@ -13,6 +13,7 @@ prefix    ?= /usr/local
 NVCC      ?= $(firstword $(wildcard $(shell command -v nvcc 2>/dev/null) /usr/local/cuda/bin/nvcc))
 PKGCONFIG ?= pkg-config
 WERROR    ?= -Werror
+Q         := $(if $(V),,@)# V=1 shows every command
 
 ROOMS   := traces sim models analysis notebooks-free-reports kernels
 VERSION := $(shell git describe --always --dirty --tags 2>/dev/null || echo 0.1.0)
@@ -78,17 +79,20 @@ $(B)/flags: FORCE
 
 $(B)/%.o: %.c $(B)/flags | $(B)/kv_version.h
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c $< -o $@
+	@echo "  CC    $<"
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c $< -o $@
 
 $(LIB): $(LIBOBJ) $(KERNELOBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	$(Q)ar rcs $@ $^
 
 $(B)/kvsim: $(patsubst %.c,$(B)/%.o,$(wildcard sim/kvsim*.c)) $(LIB)
-	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) $(KERNELLIBS) -o $@
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ $(LIBS) $(KERNELLIBS) -o $@
 
 $(B)/roofline: $(patsubst %.c,$(B)/%.o,$(wildcard analysis/roofline*.c)) $(LIB)
-	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) $(KERNELLIBS) -o $@
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ $(LIBS) $(KERNELLIBS) -o $@
 
 -include $(LIBOBJ:.o=.d) $(MAINS:%.c=$(B)/%.d) $(TESTSRC:%.c=$(B)/%.d) $(BENCHSRC:%.c=$(B)/%.d)
 
