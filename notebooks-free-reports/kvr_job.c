@@ -55,9 +55,10 @@ kv_status kvr_put_footer(const kvr_job *job, const char *gpu, const char *mark, 
   if (st) return st;
   (void)snprintf(foot, sizeof foot, "%.120s  ·  %.60s %.60s  ·  host %.60s%s%.60s  ·  %s", job->name, creator, version,
                  *host ? host : "unknown", *gpu ? "  ·  GPU " : "", gpu, *when ? when : "undated");
-  (void)kvr_wrap(foot, 8.5, false, WIDE - 190, 1, line, sizeof line);
+  (void)kvr_wrap(foot, 8.5, false, WIDE - 350, 1, line, sizeof line);
   kvr_put_text(job->vars, "FOOT", line);
-  kvr_put_text(job->vars, "MARK", mark);
+  (void)kvr_wrap(mark, 8.5, true, 290, 1, line, sizeof line);
+  kvr_put_text(job->vars, "MARK", line);
   return KV_OK;
 }
 
@@ -105,6 +106,12 @@ static void put_box(const cover_pen *pen, double x0, double y0, double x1, doubl
             x0 / KVR_PAGE_WIDTH, 1 - y1 / KVR_PAGE_HEIGHT, x1 / KVR_PAGE_WIDTH, 1 - y0 / KVR_PAGE_HEIGHT, colour);
 }
 
+/* A size is too large while the verdict would have to be cut. */
+static bool verdict_fits(const kvr_cover *c, const cover_sizes *s) {
+  char lines[2400];
+  return kvr_wrap(c->verdict, s->verdict, true, WIDE - 32, 99, lines, sizeof lines) <= s->verdict_lines;
+}
+
 static void lay_rows(const kvr_cover *c, const cover_sizes *s, cover_pen *pen) {
   char lines[1400];
   for (size_t i = 0; i < c->rows; i++) {
@@ -150,7 +157,7 @@ kv_status kvr_cover_write(const kvr_job *job, const kvr_cover *cover, kv_error *
   const size_t last = sizeof sizes / sizeof *sizes - 1;
   size_t i = 0;
   FILE *f;
-  while (i < last && lay_cover(cover, &sizes[i], NULL) > KVR_PAGE_HEIGHT - FOOTER) i++;
+  while (i < last && (!verdict_fits(cover, &sizes[i]) || lay_cover(cover, &sizes[i], NULL) > KVR_PAGE_HEIGHT - FOOTER)) i++;
   kv_status st = kvr_job_open(job, "cover-labels.gp", &f, err);
   if (st) return st;
   (void)lay_cover(cover, &sizes[i], f);

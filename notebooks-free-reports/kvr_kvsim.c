@@ -1,7 +1,7 @@
 /* kvr_kvsim.c - a kvsim-1 dataset as tables for gnuplot.
  *
  *   pool.tsv        bin: step, live, cached, free, fragmentation mean/min/max, mean run mean/min/max, running, waiting
- *   scattered.tsv   a block a request: run length, share of rows in runs up to it
+ *   scattered.tsv   a block a request: run length, share of rows in runs up to it, the same where a mark stands
  *   milestones.tsv  three blocks (prefill end, decode, end): rows, runs, mean run
  *   overhead.tsv    a row a request: rank, name, factors for sectors, 2-MiB pages, DRAM rows
  *   map.bin         one byte a cell: class of the slots in it
@@ -109,8 +109,8 @@ static void pool_findings(const kvr_job *job, const kvr_table *t, const kvsim_he
   for (uint64_t i = 0; i < t->rows; i++) spread_add(&run, mean_run_or_none(t->value[P_MEAN_RUN][i]));
   double live = t->value[P_LIVE][end], cached = t->value[P_CACHED][end], vacant = t->value[P_FREE][end];
   kvr_put_finding(job, "FIND_POOL",
-                  "At the last sampled step %.1f %% of the pool is live, %.1f %% cached, %.1f %% free; the pool holds %s "
-                  "slots of %s (%s).",
+                  "At the last sampled step %.1f %% of the pool is live, %.1f %% cached, %.1f %% free. Pool: %s slots of "
+                  "%s (%s).",
                   100 * live / h->pool, 100 * cached / h->pool, 100 * vacant / h->pool, kvr_count(h->pool).text,
                   kvr_bytes(h->row_bytes).text, kvr_bytes(h->pool * h->row_bytes).text);
   if (run.n)
@@ -167,16 +167,18 @@ static kv_status check_indptr(const kvr_job *job, const char *group, const kvr_t
                  job->src.path, group, (unsigned long long)total, (unsigned long long)n);
 }
 
-/* Steps of the cumulative share; the first point starts the curve at the shortest run's left edge. */
-static double put_cdf(FILE *f, const kvr_table *h, uint64_t from, uint64_t to) {
+/* Steps of the cumulative share, from 0; the third column holds the one step that crosses `marked`, where the curve's
+ * mark is drawn. */
+static double put_cdf(FILE *f, const kvr_table *h, uint64_t from, uint64_t to, double marked) {
   double rows = 0, sum = 0, longest = 0;
   for (uint64_t i = from; i < to; i++) rows += h->value[0][i] * h->value[1][i];
+  if (from < to) fprintf(f, "%.9g\t0\tNaN\n", h->value[0][from]);
   for (uint64_t i = from; i < to; i++) {
     double length = h->value[0][i], before = sum;
     sum += length * h->value[1][i];
     kvr_put_cell(f, length);
-    kvr_put_cell(f, rows > 0 ? before / rows : NAN);
     kvr_put_cell(f, rows > 0 ? sum / rows : NAN);
+    kvr_put_cell(f, rows > 0 && sum >= marked * rows && before < marked * rows ? sum / rows : NAN);
     fputc('\n', f);
     if (length > longest) longest = length;
   }
@@ -195,7 +197,8 @@ static kv_status put_scattered(const kvr_job *job, const kvr_table *s, const kvr
   fprintf(job->vars, "array SCATTERED_TITLE[%llu]\n", (unsigned long long)(n ? n : 1));
   for (uint64_t i = 0; i < n; i++) {
     char title[160], name[40];
-    double end = put_cdf(f, h, (uint64_t)at->value[0][i], (uint64_t)at->value[0][i + 1]);
+    double end = put_cdf(f, h, (uint64_t)at->value[0][i], (uint64_t)at->value[0][i + 1],
+                         0.2 + 0.1 * (double)i);
     longest = fmax(longest, end);
     (void)snprintf(title, sizeof title, "request %.0f, step %.0f: %s rows, mean run %s", s->value[S_REQUEST][i],
                    s->value[S_STEP][i], kvr_count(s->value[S_ROWS][i]).text, kvr_si(s->value[S_MEAN_RUN][i], "").text);
@@ -238,7 +241,7 @@ static size_t milestone_class(const char *event) {
 
 static void put_milestones(const kvr_job *job, FILE *f, const kvr_table *t, const char *event, size_t width) {
   static const char *const names[] = {"MILE_PREFILL", "MILE_DECODE", "MILE_END"};
-  double most_rows = 0, most_runs = 0;
+  double most_rows = 0, most_runs = 0, least = INFINITY;
   uint64_t worst = UINT64_MAX;
   for (size_t class = 0; class < 3; class ++) {
     double n = 0;
@@ -248,6 +251,7 @@ static void put_milestones(const kvr_job *job, FILE *f, const kvr_table *t, cons
       fputc('\n', f);
       n++;
       most_rows = fmax(most_rows, t->value[M_ROWS][i]);
+      least = fmin(least, t->value[M_ROWS][i]);
       most_runs = fmax(most_runs, t->value[M_RUNS][i]);
       if (t->value[M_ROWS][i] >= 1024 &&
           (worst == UINT64_MAX || t->value[M_MEAN_RUN][i] < t->value[M_MEAN_RUN][worst]))
@@ -259,6 +263,7 @@ static void put_milestones(const kvr_job *job, FILE *f, const kvr_table *t, cons
   }
   kvr_put_number(job->vars, "MILE_ROWS", most_rows);
   kvr_put_number(job->vars, "MILE_RUNS", most_runs);
+  kvr_put_number(job->vars, "MILE_LEAST", isfinite(least) ? least : 1);
   if (worst != UINT64_MAX)
     kvr_put_finding(job, "FIND_MILESTONES",
                     "Lowest mean run at a milestone of 1,024 rows or more: %s rows (request %.0f, %s, %s rows in %s runs).",
@@ -340,8 +345,8 @@ static kv_status scan_samples(const kvr_job *job, const kvsim_head *h, kvr_table
 
 static int by_factor(const void *a, const void *b) {
   const overhead *x = a, *y = b;
-  if (x->dram != y->dram) return x->dram < y->dram ? 1 : -1;
-  if (x->tlb != y->tlb) return x->tlb < y->tlb ? 1 : -1;
+  double worst_x = fmax(x->dram, x->tlb), worst_y = fmax(y->dram, y->tlb);
+  if (worst_x != worst_y) return worst_x < worst_y ? 1 : -1;
   return (x->request > y->request) - (x->request < y->request);
 }
 

@@ -56,7 +56,7 @@ typedef struct roofline {
   char gpu[128], gpu_name[256], status[512], dtype[64], layout_source[512], verdict[2048];
   double heads, queries, latent, rope, row_bytes, batch, layers;
   kvr_table points, ceilings;
-  words kernel, layout, resource, ceiling, scope, unit, kind, source, gpu_row, gpu_value;
+  words kernel, layout, resource, ceiling, scope, unit, kind, source, gpu_row, gpu_value, gpu_unit, gpu_kind;
   uint64_t *order; /* points by kernel, variant, prefix */
   variant variants[VARIANT_LIMIT];
   size_t *variant_of; /* by point */
@@ -108,12 +108,14 @@ static kv_status read_words(roofline *r, kv_error *err) {
                  {"ceilings/kind", &r->kind, r->ceilings.rows},
                  {"ceilings/source", &r->source, r->ceilings.rows},
                  {"gpu/name", &r->gpu_row, UINT64_MAX},
-                 {"gpu/value", &r->gpu_value, UINT64_MAX}};
+                 {"gpu/value", &r->gpu_value, UINT64_MAX},
+                 {"gpu/unit", &r->gpu_unit, UINT64_MAX},
+                 {"gpu/kind", &r->gpu_kind, UINT64_MAX}};
   for (size_t i = 0; i < sizeof columns / sizeof *columns && !st; i++)
     st = kvr_strings(&r->job->src, columns[i].name, columns[i].expect, &columns[i].to->text, &columns[i].to->width,
                      &columns[i].to->n, err);
-  if (!st && r->gpu_row.n != r->gpu_value.n)
-    st = kv_fail(err, KV_ERR_INPUT, "%s: datasets '/gpu/name' and '/gpu/value' differ in length", r->job->src.path);
+  if (!st && (r->gpu_row.n != r->gpu_value.n || r->gpu_row.n != r->gpu_unit.n || r->gpu_row.n != r->gpu_kind.n))
+    st = kv_fail(err, KV_ERR_INPUT, "%s: the datasets of '/gpu' differ in length", r->job->src.path);
   return st;
 }
 
@@ -134,7 +136,7 @@ static kv_status check_indices(const roofline *r, kv_error *err) {
 
 static void close_roofline(roofline *r) {
   words *all[] = {&r->kernel, &r->layout, &r->resource, &r->ceiling, &r->scope, &r->unit, &r->kind, &r->source,
-                  &r->gpu_row, &r->gpu_value};
+                  &r->gpu_row, &r->gpu_value, &r->gpu_unit, &r->gpu_kind};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->text);
   free(r->order);
   free(r->variant_of);
@@ -278,13 +280,13 @@ static void put_names(const roofline *r) {
   uint64_t kernels = r->kernel.n < KERNEL_LIMIT ? r->kernel.n : KERNEL_LIMIT;
   fprintf(f, "array KERNEL_NAME[%llu]\n", (unsigned long long)(kernels ? kernels : 1));
   kvr_put_number(f, "KERNELS", (double)kernels);
-  for (uint64_t k = 0; k < kernels; k++) put_name(f, "KERNEL_NAME", (size_t)k, word_at(&r->kernel, k), 142);
+  for (uint64_t k = 0; k < kernels; k++) put_name(f, "KERNEL_NAME", (size_t)k, word_at(&r->kernel, k), 136);
   fprintf(f, "array VARIANT_NAME[%zu]\n", r->variant_count ? r->variant_count : 1);
   kvr_put_number(f, "VARIANTS", (double)r->variant_count);
   for (size_t k = 0; k < r->variant_count; k++) {
     char text[512];
     name_variant(r, k, text, sizeof text);
-    put_name(f, "VARIANT_NAME", k, text, 142);
+    put_name(f, "VARIANT_NAME", k, text, 136);
   }
 }
 
@@ -307,13 +309,15 @@ static void put_extent(FILE *f, const char *low, const char *high, extent e) {
 
 static void put_extents(const roofline *r) {
   extent none = {NAN, NAN}, prefix = none, intensity = none, rate = none, bandwidth = none, time = none;
-  double measured = 0, modelled = 0, zero = 0;
+  double measured = 0, modelled = 0, zero = 0, t2 = 0, t4 = 0;
   for (uint64_t i = 0; i < r->points.rows; i++) {
     extend(&prefix, column(r, R_PREFIX, i));
     extend(&intensity, column(r, R_INTENSITY, i));
     zero += column(r, R_PREFIX, i) == 0;
     measured += isfinite(column(r, R_MEASURED, i));
     modelled += isfinite(column(r, R_TIME, i));
+    t2 += isfinite(column(r, R_T2, i));
+    t4 += isfinite(column(r, R_T4, i));
     for (size_t k = 0; k < 5; k++) {
       double t = column(r, time_columns[k], i);
       extend(&time, t * 1e6);
@@ -329,6 +333,8 @@ static void put_extents(const roofline *r) {
   put_extent(f, "TIME_LOW", "TIME_HIGH", time);
   kvr_put_number(f, "MEASURED", measured);
   kvr_put_number(f, "MODELLED", modelled);
+  kvr_put_number(f, "T2_KNOWN", t2);
+  kvr_put_number(f, "T4_KNOWN", t4);
   kvr_put_number(f, "POINTS", (double)r->points.rows);
   kvr_put_number(f, "AT_ZERO", zero);
   kvr_put_number(f, "LEFT_OUT", (double)r->left_out);
@@ -436,9 +442,9 @@ static void find_times(const roofline *r) {
   kvr_put_finding(r->job, "FIND_TIME",
                   "At prefix %s: fastest %s, %s (%s, %.1f times its floor); slowest %s, %s (%s, %.1f times its floor).",
                   kvr_count(column(r, R_PREFIX, e.fast)).text, kernel_of(r, e.fast),
-                  kvr_si(best_time(r, e.fast) * 1e6, "us").text, told(r, e.fast),
+                  kvr_time(best_time(r, e.fast)).text, told(r, e.fast),
                   best_time(r, e.fast) / column(r, R_FLOOR, e.fast), kernel_of(r, e.slow),
-                  kvr_si(best_time(r, e.slow) * 1e6, "us").text, told(r, e.slow),
+                  kvr_time(best_time(r, e.slow)).text, told(r, e.slow),
                   best_time(r, e.slow) / column(r, R_FLOOR, e.slow));
   double dram = roof_named(r, r->bandwidth, r->bandwidths, "dram");
   kvr_put_finding(r->job, "FIND_BANDWIDTH",
@@ -515,7 +521,7 @@ static kv_status put_bytes(const roofline *r, kv_error *err) {
 
 /* ---- the table of ceilings ---- */
 
-#define TABLE_ROWS 19u
+#define TABLE_ROWS 16u
 
 static void missing_values(const roofline *r, char *text, size_t size) {
   size_t at = 0;
@@ -535,10 +541,35 @@ static void put_ceiling_row(FILE *f, double y, const char *const cell[5], bool b
   }
 }
 
+static double missing_count(const roofline *r) {
+  double n = 0;
+  for (uint64_t i = 0; i < r->gpu_row.n; i++) n += !*word_at(&r->gpu_value, i);
+  return n;
+}
+
+/* The description of the GPU in three columns down to the footer; what is missing stands out. */
+static void put_description(const roofline *r, FILE *f, double y) {
+  const double pitch = 12.5, bottom = KVR_PAGE_HEIGHT - 48, wide = (KVR_PAGE_WIDTH - 72) / 3;
+  char text[400], line[512];
+  (void)snprintf(text, sizeof text, "Description of this GPU: %s values, %s of them missing",
+                 kvr_count((double)r->gpu_row.n).text, kvr_count(missing_count(r)).text);
+  kvr_put_label(f, &(kvr_label){.x = 36, .y = y, .size = 10.5, .bold = true, .colour = "#333333"}, text);
+  uint64_t down = (uint64_t)((bottom - y) / pitch) - 1, each = (r->gpu_row.n + 2) / 3;
+  if (each > down) each = down;
+  for (uint64_t i = 0; i < r->gpu_row.n && i < 3 * each; i++) {
+    bool missing = !*word_at(&r->gpu_value, i);
+    const kvr_label label = {.x = 36 + wide * (double)(i / each), .y = y + 4 + pitch * (double)(i % each + 1), .size = 8.5,
+                             .bold = missing, .colour = missing ? "#D55E00" : "#000000"};
+    (void)snprintf(text, sizeof text, missing ? "%.60s: missing" : "%.60s: %.60s %.20s (%.30s)", word_at(&r->gpu_row, i),
+                   word_at(&r->gpu_value, i), word_at(&r->gpu_unit, i), word_at(&r->gpu_kind, i));
+    (void)kvr_wrap(text, 8.5, missing, wide - 10, 1, line, sizeof line);
+    kvr_put_label(f, &label, line);
+  }
+}
+
 static kv_status put_ceiling_table(const roofline *r, kv_error *err) {
   static const char *const head[5] = {"resource", "scope", "ceiling", "kind", "source"};
   FILE *f;
-  char text[1600], lines[1800];
   kv_status st = kvr_job_open(r->job, "ceiling-labels.gp", &f, err);
   if (st) return st;
   double y = 90;
@@ -550,11 +581,7 @@ static kv_status put_ceiling_table(const roofline *r, kv_error *err) {
                                  word_at(&r->source, i)};
     put_ceiling_row(f, y += 16.5, cell, false);
   }
-  missing_values(r, text, sizeof text);
-  (void)snprintf(lines, sizeof lines, "Missing in the description of this GPU: %s.", *text ? text : "nothing");
-  (void)kvr_wrap(lines, 10.5, false, KVR_PAGE_WIDTH - 72, 3, text, sizeof text);
-  const kvr_label label = {.x = 36, .y = y + 36, .size = 10.5, .bold = false, .colour = "#000000"};
-  kvr_put_label(f, &label, text);
+  put_description(r, f, y + 30);
   kvr_put_number(r->job->vars, "CEILINGS", (double)r->ceilings.rows);
   kvr_put_finding(r->job, "FIND_CEILINGS", "What this report measures kernels against%s. Nothing was filled in for a value "
                   "that nobody published or measured.", shown < r->ceilings.rows ? " (the first rows of a longer table)" : "");

@@ -187,6 +187,11 @@ static kvr_word scaled(double value, double base, const char *const *prefix, siz
 }
 
 kvr_word kvr_bytes(double value) {
+  if (value >= 0 && value < 10240 && value == floor(value)) { /* a row's size is quoted in bytes */
+    kvr_word w = kvr_count(value);
+    strcat(w.text, " B");
+    return w;
+  }
   static const char *const prefix[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi"};
   return scaled(value, 1024, prefix, 6, "B");
 }
@@ -194,4 +199,17 @@ kvr_word kvr_bytes(double value) {
 kvr_word kvr_si(double value, const char *unit) {
   static const char *const prefix[] = {"", "k", "M", "G", "T", "P", "E"};
   return scaled(value, 1000, prefix, 7, unit);
+}
+
+kvr_word kvr_time(double seconds) {
+  static const char *const unit[] = {"s", "ms", "us", "ns"};
+  kvr_word w;
+  size_t u = 0;
+  if (!isfinite(seconds)) return kvr_si(seconds, "s");
+  while (u < 3 && fabs(seconds) < 0.9995) {
+    seconds *= 1000;
+    u++;
+  }
+  (void)snprintf(w.text, sizeof w.text, "%.*f %s", seconds >= 99.95 ? 0 : seconds >= 9.995 ? 1 : 2, seconds, unit[u]);
+  return w;
 }

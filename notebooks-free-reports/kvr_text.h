@@ -37,7 +37,7 @@ double kvr_width(const char *text, double size, bool bold);
  * `lines` lines, the last cut with an ellipsis. Returns the number of lines in out. */
 size_t kvr_wrap(const char *text, double size, bool bold, double width, size_t lines, char *out, size_t out_size);
 
-/* Numbers for people, in buffers of the caller: 1234 -> "1,234", 12345678 -> "12.3 M", bytes -> "1.13 GiB", rates and
+/* Numbers for people, in buffers of the caller: 1234 -> "1,234", 12345678 -> "12.3 M", bytes -> "1,152 B", "1.13 GiB", rates and
  * the like -> "4.45 T". NaN -> "unknown". */
 typedef struct kvr_word {
   char text[40];
@@ -45,5 +45,6 @@ typedef struct kvr_word {
 kvr_word kvr_count(double value);
 kvr_word kvr_bytes(double value);
 kvr_word kvr_si(double value, const char *unit);
+kvr_word kvr_time(double seconds); /* "44.5 us", "16.0 ms" */
 
 #endif

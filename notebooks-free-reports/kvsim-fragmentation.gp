@@ -1,11 +1,11 @@
 # kvsim-fragmentation.gp - three panels over one step axis: fragmentation of the free space, mean run of the running
 # requests, running (and waiting) requests. A band shows what lies between the points drawn.
-TITLE = "Fragmentation of the free space and run length of the running requests"
+TITLE = "Fragmentation, run length and load over time"
 FINDING = FIND_FRAGMENTATION
 NOTE = POOL_ROWS > 0 ? "" : "This dataset holds no sampled step."
 load 'page.gp'
 if (POOL_ROWS > 0) {
-  set lmargin at screen 0.095
+  set lmargin at screen 0.110
   set rmargin at screen 0.957
   set xrange [STEP_FIRST:STEP_LAST > STEP_FIRST ? STEP_LAST : STEP_FIRST + 1]
   MARK_ONE = POOL_ROWS == 1 ? 7 : -1

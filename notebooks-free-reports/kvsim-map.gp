@@ -6,7 +6,7 @@ NOTE = MAP_POOL > 0 ? "" : "This dataset holds no slots."
 load 'page.gp'
 if (MAP_POOL > 0) {
   set lmargin at screen 0.095
-  set rmargin at screen 0.735
+  set rmargin at screen 0.700
   set bmargin at screen 0.155
   set tmargin at screen 0.845
   set border 15
@@ -22,10 +22,10 @@ if (MAP_POOL > 0) {
   set yrange [0:MAP_HEIGHT * ROW / SCALE]
   set xlabel "slot within its row of the map"
   set ylabel SCALE == 1e6 ? "address of the row's first slot (million slots)" : SCALE == 1e3 ? "address of the row's first slot (thousand slots)" : "address of the row's first slot (slots)"
-  set key at screen 0.755,0.845 left top vertical Left reverse samplen 1.6 spacing 1.5 width 0 font FACE.",10.5"
+  set key at screen 0.715,0.845 left top vertical Left reverse samplen 1.6 spacing 1.5 width 0 font FACE.",10"
   plot 'map.bin' binary array=(int(MAP_WIDTH),int(MAP_HEIGHT)) format='%uchar' dx=MAP_PER_CELL dy=(ROW / SCALE) \
          origin=(MAP_PER_CELL / 2.0,ROW / SCALE / 2.0) using 1 with image notitle, \
        for [k = 1:|MAP_TITLE|] keyentry with boxes fs solid 1 border lc rgb "#444444" fc rgb word(MAP_COLOURS, k) \
-         title MAP_TITLE[k]
+         title MAP_SLOTS[k] > 0 || k <= 2 ? MAP_TITLE[k] : ""
 }
 unset multiplot

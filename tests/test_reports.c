@@ -342,7 +342,7 @@ static void a_missing_dataset_is_named(void) {
                                       "scattered/run_count", "milestones/event", "milestones/rows",
                                       "final/slot_state",  "final/slot_owner",  "samples/tlb_pages"};
   static const char *const roofline[] = {"points/prefix", "points/measured", "points/t2", "kernels/name",
-                                         "layouts/name",  "ceilings/value",  "gpu/value", "resources/name"};
+                                         "layouts/name",  "ceilings/value",  "gpu/kind", "resources/name"};
   char a[1024], b[1024]; /* kv_tmp's texts live for 16 calls */
   const fixture_roofline r = {.kernels = 2, .layouts = 1, .prefixes = 2};
   strcpy(a, kv_tmp("whole.h5"));
