@@ -31,7 +31,7 @@ endif
 endif
 
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla $(WERROR)
-OPT  ?= -O2 -g
+OPT  ?= -O3 -g
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
 INC  := $(addprefix -I,$(ROOMS)) -I$(B)
 CPPFLAGS_ALL := $(INC) -D_GNU_SOURCE -DH5_USE_110_API $(shell $(PKGCONFIG) --cflags $(PKGS) cunit 2>/dev/null) $(CPPFLAGS)
