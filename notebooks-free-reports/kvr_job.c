@@ -53,12 +53,13 @@ kv_status kvr_put_footer(const kvr_job *job, const char *gpu, const char *mark, 
   if (!st) st = kvr_text_attribute(&job->src, "host", host, sizeof host, err);
   if (!st) st = kvr_text_attribute(&job->src, "file_time", when, sizeof when, err);
   if (st) return st;
-  (void)snprintf(foot, sizeof foot, "%.120s  ·  %.60s %.60s  ·  host %.60s%s%.60s  ·  %s", job->name, creator, version,
-                 *host ? host : "unknown", *gpu ? "  ·  GPU " : "", gpu, *when ? when : "undated");
-  (void)kvr_wrap(foot, 8.5, false, WIDE - 350, 1, line, sizeof line);
-  kvr_put_text(job->vars, "FOOT", line);
   (void)kvr_wrap(mark, 8.5, true, 290, 1, line, sizeof line);
   kvr_put_text(job->vars, "MARK", line);
+  double left = WIDE - kvr_width(line, 8.5, true) - 50; /* 50 pt: the page's number and a gap */
+  (void)snprintf(foot, sizeof foot, "%.120s  ·  %.60s  ·  %.60s %.60s  ·  host %.60s%s%.60s", job->name,
+                 *when ? when : "undated", creator, version, *host ? host : "unknown", *gpu ? "  ·  GPU " : "", gpu);
+  (void)kvr_wrap(foot, 8.5, false, left, 1, line, sizeof line);
+  kvr_put_text(job->vars, "FOOT", line);
   return KV_OK;
 }
 

@@ -15,7 +15,8 @@
 
 #define BINS 1200u
 #define MAP_CELLS 2097152u
-#define OWNERS 5u         /* requests that get a shade of their own on the map */
+#define OWNERS 5u         /* running requests that get a shade of their own on the map */
+#define LEFT 3u           /* and finished ones whose cached slots do */
 #define SHOWN_REQUESTS 20u
 #define BLOCK 65536u      /* rows read at a time where a table may be large */
 #define REQUEST_LIMIT (1u << 26)
@@ -118,7 +119,7 @@ static void pool_findings(const kvr_job *job, const kvr_table *t, const kvsim_he
                     "Fragmentation ends at %.3f (largest free run %s of %s free slots). Mean run of the running requests: "
                     "%s to %s rows.",
                     t->value[P_FRAGMENTATION][end], kvr_count(t->value[P_LARGEST][end]).text, kvr_count(vacant).text,
-                    kvr_si(run.low, "").text, kvr_si(run.high, "").text);
+                    kvr_amount(run.low).text, kvr_amount(run.high).text);
   else
     kvr_put_finding(job, "FIND_FRAGMENTATION",
                     "Fragmentation ends at %.3f (largest free run %s of %s free slots). No request was running at any "
@@ -135,11 +136,15 @@ static kv_status export_pool(const kvr_job *job, const kvsim_head *h, kv_error *
   if (st) goto done;
   uint64_t bins = t.rows < BINS ? t.rows : BINS;
   for (uint64_t b = 0; b < bins; b++) put_pool_bin(f, &t, b * t.rows / bins, (b + 1) * t.rows / bins);
-  double known_waiting = 0;
-  for (uint64_t i = 0; i < t.rows; i++) known_waiting += t.value[P_WAITING][i] >= 0;
+  double known_waiting = 0, most = 0;
+  for (uint64_t i = 0; i < t.rows; i++) {
+    known_waiting += t.value[P_WAITING][i] >= 0;
+    most = fmax(most, fmax(t.value[P_RUNNING][i], t.value[P_WAITING][i]));
+  }
   kvr_put_number(job->vars, "POOL_ROWS", (double)t.rows);
   kvr_put_number(job->vars, "POOL_PER_POINT", bins ? ceil((double)t.rows / (double)bins) : 1);
   kvr_put_number(job->vars, "WAITING_KNOWN", known_waiting);
+  kvr_put_number(job->vars, "REQUESTS_MOST", most);
   kvr_put_number(job->vars, "STEP_FIRST", t.rows ? t.value[P_STEP][0] : 0);
   kvr_put_number(job->vars, "STEP_LAST", t.rows ? t.value[P_STEP][t.rows - 1] : 0);
   pool_findings(job, &t, h);
@@ -201,7 +206,7 @@ static kv_status put_scattered(const kvr_job *job, const kvr_table *s, const kvr
                          0.2 + 0.1 * (double)i);
     longest = fmax(longest, end);
     (void)snprintf(title, sizeof title, "request %.0f, step %.0f: %s rows, mean run %s", s->value[S_REQUEST][i],
-                   s->value[S_STEP][i], kvr_count(s->value[S_ROWS][i]).text, kvr_si(s->value[S_MEAN_RUN][i], "").text);
+                   s->value[S_STEP][i], kvr_count(s->value[S_ROWS][i]).text, kvr_amount(s->value[S_MEAN_RUN][i]).text);
     (void)snprintf(name, sizeof name, "SCATTERED_TITLE[%llu]", (unsigned long long)i + 1);
     kvr_put_text(job->vars, name, title);
   }
@@ -211,7 +216,7 @@ static kv_status put_scattered(const kvr_job *job, const kvr_table *s, const kvr
     kvr_put_finding(job, "FIND_RUNS",
                     "Most scattered: request %.0f at step %.0f, %s rows in %s runs, mean run %s rows.",
                     s->value[S_REQUEST][0], s->value[S_STEP][0], kvr_count(s->value[S_ROWS][0]).text,
-                    kvr_count(s->value[S_RUNS][0]).text, kvr_si(s->value[S_MEAN_RUN][0], "").text);
+                    kvr_count(s->value[S_RUNS][0]).text, kvr_amount(s->value[S_MEAN_RUN][0]).text);
   else
     kvr_put_finding(job, "FIND_RUNS", "No request reached 1,024 rows.");
   return kvr_job_close(job, &f, err);
@@ -267,7 +272,7 @@ static void put_milestones(const kvr_job *job, FILE *f, const kvr_table *t, cons
   if (worst != UINT64_MAX)
     kvr_put_finding(job, "FIND_MILESTONES",
                     "Lowest mean run at a milestone of 1,024 rows or more: %s rows (request %.0f, %s, %s rows in %s runs).",
-                    kvr_si(t->value[M_MEAN_RUN][worst], "").text, t->value[M_REQUEST][worst], event + worst * width,
+                    kvr_amount(t->value[M_MEAN_RUN][worst]).text, t->value[M_REQUEST][worst], event + worst * width,
                     kvr_count(t->value[M_ROWS][worst]).text, kvr_count(t->value[M_RUNS][worst]).text);
   else
     kvr_put_finding(job, "FIND_MILESTONES", "No milestone has 1,024 rows or more.");
@@ -366,7 +371,7 @@ static kvr_word median_and_worst(const overheads *o, size_t n, factor_of of) {
   double *v = calloc(n ? n : 1, sizeof *v);
   for (size_t i = 0; v && i < n; i++) v[i] = of(&o->of[i]);
   if (v) qsort(v, n, sizeof *v, by_value);
-  if (v && n) (void)snprintf(w.text, sizeof w.text, "median %.2f, worst %.2f", v[n / 2], v[n - 1]);
+  if (v && n) (void)snprintf(w.text, sizeof w.text, "median %.3g, worst %.3g", v[n / 2], v[n - 1]);
   free(v);
   return w;
 }
@@ -397,7 +402,8 @@ static kv_status put_overheads(const kvr_job *job, overheads *o, kv_error *err) 
   kvr_put_number(job->vars, "OVER_ALL", (double)n);
   kvr_put_number(job->vars, "OVER_MOST", most);
   kvr_put_finding(job, "FIND_OVERHEAD",
-                  "Times the least possible, all %zu requests: sectors %s; 2-MiB pages %s; DRAM rows (assumed size) %s.", n,
+                  "Times the least possible, over %zu request%s: sectors %s; 2-MiB pages %s; DRAM rows (assumed size) %s.", n,
+                  n == 1 ? "" : "s",
                   median_and_worst(o, n, sectors_of).text, median_and_worst(o, n, tlb_of).text,
                   median_and_worst(o, n, dram_of).text);
   return kvr_job_close(job, &f, err);
@@ -416,15 +422,21 @@ static kv_status export_overhead(const kvr_job *job, const kvsim_head *h, kv_err
 
 /* ---- the map ---- */
 
-enum { C_FREE, C_CACHED, C_OTHER, C_SHARED, C_OWNER, C_COUNT = C_OWNER + OWNERS };
+enum { C_FREE, C_CACHED, C_LEFT, C_OTHER = C_LEFT + LEFT, C_SHARED, C_OWNER, C_COUNT = C_OWNER + OWNERS };
 enum { F_STATE, F_OWNER, F_REFS, F_COLUMNS };
 static const char *const final_columns[] = {"slot_state", "slot_owner", "slot_refs"};
 
+/* Slots by request: of cached slots (who left them) or of live ones (who holds them). */
+typedef struct holders {
+  double *slots;
+  size_t size;
+  int32_t top[OWNERS]; /* the largest, -1 none */
+  unsigned named;      /* how many of top get a class of their own */
+} holders;
+
 typedef struct pool_map {
   kvr_table t;
-  double *slots_of; /* slots by owner */
-  size_t owners;
-  int32_t top[OWNERS]; /* the largest owners, -1 none */
+  holders cached, live;
   double slots[C_COUNT];
   uint64_t width, height, per_cell;
 } pool_map;
@@ -443,46 +455,58 @@ static kv_status each_block(const kvr_job *job, pool_map *m, map_visit visit, vo
   return st;
 }
 
-static kv_status count_owners(const kvr_job *job, pool_map *m, uint64_t start, uint64_t n, void *to, kv_error *err) {
-  (void)to;
-  for (uint64_t i = 0; i < n; i++) {
-    double owner = m->t.value[F_OWNER][i], state = m->t.value[F_STATE][i];
-    if (state < 0 || state > 2 || owner < -1 || owner >= REQUEST_LIMIT)
-      return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/final' slot %llu: state %g, owner %g make no sense",
-                     job->src.path, (unsigned long long)(start + i), state, owner);
-    if (state < 2 || owner < 0) continue;
-    if ((size_t)owner >= m->owners) {
-      size_t size = (size_t)owner + (size_t)owner / 2 + 64;
-      double *grown = realloc(m->slots_of, size * sizeof *grown);
-      if (!grown) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", job->src.path);
-      for (size_t k = m->owners; k < size; k++) grown[k] = 0;
-      m->slots_of = grown;
-      m->owners = size;
-    }
-    m->slots_of[(size_t)owner]++;
+static kv_status count_holder(const kvr_job *job, holders *h, size_t request, kv_error *err) {
+  if (request >= h->size) {
+    size_t size = request + request / 2 + 64;
+    double *grown = realloc(h->slots, size * sizeof *grown);
+    if (!grown) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", job->src.path);
+    for (size_t k = h->size; k < size; k++) grown[k] = 0;
+    h->slots = grown;
+    h->size = size;
   }
+  h->slots[request]++;
   return KV_OK;
 }
 
-static void choose_top(pool_map *m) {
+static kv_status count_holders(const kvr_job *job, pool_map *m, uint64_t start, uint64_t n, void *to, kv_error *err) {
+  (void)to;
+  kv_status st = KV_OK;
+  for (uint64_t i = 0; i < n && !st; i++) {
+    double owner = m->t.value[F_OWNER][i], state = m->t.value[F_STATE][i];
+    if (!(state >= 0 && state <= 2 && owner >= -1 && owner < REQUEST_LIMIT))
+      return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/final' slot %llu: state %g, owner %g make no sense",
+                     job->src.path, (unsigned long long)(start + i), state, owner);
+    if (state > 0 && owner >= 0) st = count_holder(job, state < 2 ? &m->cached : &m->live, (size_t)owner, err);
+  }
+  return st;
+}
+
+static void choose_top(holders *h) {
   for (size_t k = 0; k < OWNERS; k++) {
-    m->top[k] = -1;
-    for (size_t r = 0; r < m->owners; r++) {
+    h->top[k] = -1;
+    for (size_t r = 0; r < h->size && k < h->named; r++) {
       bool taken = false;
-      for (size_t j = 0; j < k; j++) taken |= m->top[j] == (int32_t)r;
-      if (!taken && m->slots_of[r] > 0 && (m->top[k] < 0 || m->slots_of[r] > m->slots_of[m->top[k]]))
-        m->top[k] = (int32_t)r;
+      for (size_t j = 0; j < k; j++) taken |= h->top[j] == (int32_t)r;
+      if (!taken && h->slots[r] > 0 && (h->top[k] < 0 || h->slots[r] > h->slots[h->top[k]])) h->top[k] = (int32_t)r;
     }
   }
+}
+
+/* Place among the largest holders, or `named` where it is not among them. */
+static unsigned rank_of(const holders *h, double owner) {
+  for (unsigned k = 0; k < h->named; k++)
+    if (h->top[k] >= 0 && owner == h->top[k]) return k;
+  return h->named;
 }
 
 static unsigned class_of(const pool_map *m, uint64_t i) {
   double state = m->t.value[F_STATE][i];
-  if (state < 2) return state < 1 ? C_FREE : C_CACHED;
-  if (m->t.value[F_REFS][i] > 1) return C_SHARED;
-  for (unsigned k = 0; k < OWNERS; k++)
-    if (m->top[k] >= 0 && m->t.value[F_OWNER][i] == m->top[k]) return C_OWNER + k;
-  return C_OTHER;
+  if (state < 1) return C_FREE;
+  if (state >= 2 && m->t.value[F_REFS][i] > 1) return C_SHARED;
+  const holders *h = state < 2 ? &m->cached : &m->live;
+  unsigned rank = rank_of(h, m->t.value[F_OWNER][i]);
+  if (state < 2) return rank < h->named ? C_LEFT + rank : C_CACHED;
+  return rank < h->named ? C_OWNER + rank : C_OTHER;
 }
 
 /* A cell of several slots takes the class that most of them have. */
@@ -513,17 +537,26 @@ static void map_shape(pool_map *m) {
   m->height = (cells + m->width - 1) / m->width;
 }
 
+static void class_title(const pool_map *m, unsigned class, char *title, size_t size) {
+  double share = m->t.rows ? 100 * m->slots[class] / (double)m->t.rows : 0;
+  bool split = m->cached.top[0] >= 0, shared = m->live.top[0] >= 0;
+  if (class >= C_OWNER)
+    (void)snprintf(title, size, "live, request %d: %.1f %%", (int)m->live.top[class - C_OWNER], share);
+  else if (class >= C_LEFT && class < C_OTHER)
+    (void)snprintf(title, size, "cached, left by %d: %.1f %%", (int)m->cached.top[class - C_LEFT], share);
+  else
+    (void)snprintf(title, size, "%s: %.1f %%",
+                   class == C_FREE     ? "free"
+                   : class == C_CACHED ? split ? "cached, of others" : "cached"
+                   : class == C_OTHER  ? shared ? "live, other requests" : "live"
+                                       : "live, shared", share);
+}
+
 static void put_map_variables(const kvr_job *job, const pool_map *m) {
-  static const char *const names[] = {"free", "cached", "live, other requests", "live, shared by requests"};
   fprintf(job->vars, "array MAP_TITLE[%d]\narray MAP_SLOTS[%d]\n", C_COUNT, C_COUNT);
   for (unsigned k = 0; k < C_COUNT; k++) {
-    char name[40], title[120], what[60];
-    if (k < C_OWNER)
-      (void)snprintf(what, sizeof what, "%s", names[k]);
-    else
-      (void)snprintf(what, sizeof what, "live, request %d", (int)m->top[k - C_OWNER]);
-    double share = m->t.rows ? 100 * m->slots[k] / (double)m->t.rows : 0;
-    (void)snprintf(title, sizeof title, "%s: %.1f %%", what, share);
+    char name[40], title[120];
+    class_title(m, k, title, sizeof title);
     (void)snprintf(name, sizeof name, "MAP_TITLE[%u]", k + 1);
     kvr_put_text(job->vars, name, title);
     (void)snprintf(name, sizeof name, "MAP_SLOTS[%u]", k + 1);
@@ -533,16 +566,17 @@ static void put_map_variables(const kvr_job *job, const pool_map *m) {
   kvr_put_number(job->vars, "MAP_HEIGHT", (double)m->height);
   kvr_put_number(job->vars, "MAP_PER_CELL", (double)m->per_cell);
   kvr_put_number(job->vars, "MAP_POOL", (double)m->t.rows);
-  kvr_put_finding(job, "FIND_MAP", "Every slot of the pool at the end of the replay, in address order, left to right and "
-                  "then upwards: a row of the map is %s slots%s.", kvr_count((double)(m->width * m->per_cell)).text,
-                  m->per_cell > 1 ? "; a cell shows what most of its slots are" : "");
+  kvr_put_finding(job, "FIND_MAP", "Every slot of the pool at the end, in address order, left to right, then upwards; %s slots "
+                  "a row%s.", kvr_count((double)(m->width * m->per_cell)).text,
+                  m->per_cell > 1 ? ", a cell shows what most of its slots are" : "");
 }
 
 static kv_status put_map(const kvr_job *job, pool_map *m, kv_error *err) {
   FILE *f = NULL;
-  kv_status st = each_block(job, m, count_owners, NULL, err);
+  kv_status st = each_block(job, m, count_holders, NULL, err);
   if (st) return st;
-  choose_top(m);
+  choose_top(&m->cached);
+  choose_top(&m->live);
   st = kvr_job_open(job, "map.bin", &f, err);
   if (!st) st = each_block(job, m, put_cells, f, err);
   uint64_t cells = (m->t.rows + m->per_cell - 1) / m->per_cell;
@@ -554,12 +588,13 @@ static kv_status put_map(const kvr_job *job, pool_map *m, kv_error *err) {
 }
 
 static kv_status export_map(const kvr_job *job, kv_error *err) {
-  pool_map m = {0};
+  pool_map m = {.cached = {.named = LEFT}, .live = {.named = OWNERS}};
   kv_status st = kvr_table_open(&job->src, "final", final_columns, F_COLUMNS, &m.t, err);
   if (st) return st;
   map_shape(&m);
   st = put_map(job, &m, err);
-  free(m.slots_of);
+  free(m.cached.slots);
+  free(m.live.slots);
   kvr_table_close(&m.t);
   return st;
 }
@@ -568,8 +603,9 @@ static kv_status export_map(const kvr_job *job, kv_error *err) {
 
 static kv_status write_cover(const kvr_job *job, const kvsim_head *h, kv_error *err) {
   kvr_cover *c = calloc(1, sizeof *c);
-  char history[2048] = "";
+  char history[2048] = "", every[64] = "step";
   if (!c) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", job->src.path);
+  if (h->every != 1) (void)snprintf(every, sizeof every, "%s steps", kvr_count(h->every).text);
   kv_status st = kvr_text_attribute(&job->src, "history", history, sizeof history, err);
   c->kind = "KV POOL REPLAY  ·  kvsim";
   (void)snprintf(c->title, sizeof c->title, "%s on %s", *h->trace ? h->trace : job->name,
@@ -586,9 +622,9 @@ static kv_status write_cover(const kvr_job *job, const kvsim_head *h, kv_error *
                 kvr_count(h->page_size).text);
   kvr_cover_row(c, "Pool", "%s slots of %s (%s)", kvr_count(h->pool).text, kvr_bytes(h->row_bytes).text,
                 kvr_bytes(h->pool * h->row_bytes).text);
-  kvr_cover_row(c, "Work", "%s requests, %s steps, %s events, %s slot operations; sampled every %s steps",
+  kvr_cover_row(c, "Work", "requests: %s, steps: %s, events: %s, slot operations: %s; sampled every %s",
                 kvr_count(h->requests).text, kvr_count(h->steps).text, kvr_count(h->events).text,
-                kvr_count(h->operations).text, kvr_count(h->every).text);
+                kvr_count(h->operations).text, every);
   kvr_cover_row(c, "Counted with", "sectors of %s, TLB pages of %s, DRAM rows of %s (assumed; no vendor publishes it)",
                 kvr_bytes(h->sector).text, kvr_bytes(h->tlb).text, kvr_bytes(h->dram_row).text);
   kvr_cover_row(c, "GPU, status", "no GPU took part: positions and counts are exact for the trace; nothing here is a time");

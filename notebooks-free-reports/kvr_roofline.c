@@ -201,11 +201,12 @@ static kv_status make_series(roofline *r, kv_error *err) {
 
 static double column(const roofline *r, size_t c, uint64_t i) { return r->points.value[c][i]; }
 
-/* Bytes of KV that the effective bandwidth counts: from the dataset's own ratio, else rows x size. */
+/* Bytes of KV that the effective bandwidth counts: from the dataset's own ratio. A kernel with a time but no effective
+ * bandwidth reads no KV (NaN); a point with a floor only gets its rows, or its useful bytes where these are fewer. */
 static double kv_bytes(const roofline *r, uint64_t i) {
   double used = isfinite(column(r, R_MEASURED, i)) ? column(r, R_MEASURED, i) : column(r, R_TIME, i);
-  double bytes = column(r, R_BANDWIDTH, i) * used;
-  return isfinite(bytes) ? bytes : column(r, R_PREFIX, i) * column(r, R_BATCH, i) * r->row_bytes;
+  if (isfinite(used)) return column(r, R_BANDWIDTH, i) * used;
+  return fmin(column(r, R_PREFIX, i) * column(r, R_BATCH, i) * r->row_bytes, column(r, R_USEFUL, i));
 }
 
 static double positive(double v) { return v > 0 ? v : NAN; } /* what a log axis can show */
@@ -354,20 +355,36 @@ static roof *roof_of(const roofline *r, roof *list, size_t *n, uint64_t row) {
   return *n < ROOFS ? &list[(*n)++] : NULL;
 }
 
+static int by_rate(const void *a, const void *b) {
+  const roof *x = a, *y = b;
+  return (x->value > y->value) - (x->value < y->value);
+}
+
+/* mma_best repeats the rate of another resource: its name says less than that one's. */
+static bool repeats(const roofline *r, uint64_t row) {
+  if (strcmp(word_at(&r->ceiling, row), "mma_best") != 0) return false;
+  for (uint64_t i = 0; i < r->ceilings.rows; i++)
+    if (i != row && r->ceilings.value[0][i] == r->ceilings.value[0][row] && !strcmp(word_at(&r->scope, i), "chip"))
+      return true;
+  return false;
+}
+
 /* DRAM and L2 are drawn as bandwidths, tensor-core rates as roofs; all the rest is in the table of the last page. */
 static void choose_roofs(roofline *r) {
-  static const char *const memories[] = {"dram", "l2"};
   for (uint64_t i = 0; i < r->ceilings.rows; i++) {
     double value = r->ceilings.value[0][i];
     const char *name = word_at(&r->ceiling, i);
     roof *to = NULL;
     if (!(value > 0) || strcmp(word_at(&r->scope, i), "chip") != 0) continue;
-    if (!strcmp(word_at(&r->unit, i), "B/s") && (!strcmp(name, memories[0]) || !strcmp(name, memories[1])))
+    if (!strcmp(word_at(&r->unit, i), "B/s") && (!strcmp(name, "dram") || !strcmp(name, "l2")))
       to = roof_of(r, r->bandwidth, &r->bandwidths, i);
-    else if (!strcmp(word_at(&r->unit, i), "FLOP/s") && strcmp(name, "fma") != 0 && strcmp(name, "sfu") != 0)
+    else if (!strcmp(word_at(&r->unit, i), "FLOP/s") && strcmp(name, "fma") != 0 && strcmp(name, "sfu") != 0 &&
+             !repeats(r, i))
       to = roof_of(r, r->compute, &r->computes, i);
     if (to) *to = (roof){.row = i, .value = value};
   }
+  qsort(r->bandwidth, r->bandwidths, sizeof *r->bandwidth, by_rate); /* the scripts take the first for DRAM's */
+  qsort(r->compute, r->computes, sizeof *r->compute, by_rate);
 }
 
 static void put_roofs(const roofline *r, const char *prefix, const roof *list, size_t n, double scale) {
@@ -409,15 +426,15 @@ typedef struct ends {
   uint64_t fast, slow; /* UINT64_MAX: no time at all */
 } ends;
 
-/* Fastest and slowest point at the longest prefix that has times. */
+/* Fastest and slowest kernel that reads the KV, at the longest prefix that has times. */
 static ends find_ends(const roofline *r) {
   ends e = {UINT64_MAX, UINT64_MAX};
   double longest = -1;
   for (uint64_t i = 0; i < r->points.rows; i++)
-    if (best_time(r, i) > 0 && column(r, R_PREFIX, i) > longest) longest = column(r, R_PREFIX, i);
+    if (best_time(r, i) > 0 && kv_bytes(r, i) > 0 && column(r, R_PREFIX, i) > longest) longest = column(r, R_PREFIX, i);
   for (uint64_t i = 0; i < r->points.rows; i++) {
     double t = best_time(r, i);
-    if (!(t > 0) || column(r, R_PREFIX, i) != longest) continue;
+    if (!(t > 0) || !(kv_bytes(r, i) > 0) || column(r, R_PREFIX, i) != longest) continue;
     if (e.fast == UINT64_MAX || t < best_time(r, e.fast)) e.fast = i;
     if (e.slow == UINT64_MAX || t > best_time(r, e.slow)) e.slow = i;
   }
@@ -435,8 +452,8 @@ static const char *told(const roofline *r, uint64_t i) {
 static void find_times(const roofline *r) {
   ends e = find_ends(r);
   if (e.fast == UINT64_MAX) {
-    kvr_put_finding(r->job, "FIND_TIME", "No measured and no modelled time in this dataset: floors only.");
-    kvr_put_finding(r->job, "FIND_BANDWIDTH", "No measured and no modelled time in this dataset: floors only.");
+    kvr_put_finding(r->job, "FIND_TIME", "No measured and no modelled time of a kernel that reads the KV: floors only.");
+    kvr_put_finding(r->job, "FIND_BANDWIDTH", "No measured and no modelled time of a kernel that reads the KV: floors only.");
     return;
   }
   kvr_put_finding(r->job, "FIND_TIME",
@@ -458,9 +475,15 @@ static void find_times(const roofline *r) {
 static void find_ridge(const roofline *r) {
   double dram = roof_named(r, r->bandwidth, r->bandwidths, "dram"), mma = highest(r->compute, r->computes);
   double ridge = mma / dram;
+  char range[64];
   extent e = {NAN, NAN};
-  for (uint64_t i = 0; i < r->points.rows; i++) extend(&e, column(r, R_INTENSITY, i));
+  for (uint64_t i = 0; i < r->points.rows; i++)
+    if (kv_bytes(r, i) > 0) extend(&e, column(r, R_INTENSITY, i));
   kvr_put_number(r->job->vars, "RIDGE", ridge);
+  if (e.high < e.low * 1.02)
+    (void)snprintf(range, sizeof range, "%.0f", e.high);
+  else
+    (void)snprintf(range, sizeof range, "%.0f to %.0f", e.low, e.high);
   if (!isfinite(ridge))
     kvr_put_finding(r->job, "FIND_ROOFLINE",
                     "DRAM bandwidth or tensor-core rate of this GPU is not known, so there is no ridge point.");
@@ -468,9 +491,8 @@ static void find_ridge(const roofline *r) {
     kvr_put_finding(r->job, "FIND_ROOFLINE", "Ridge point at %.0f FLOP/B. There is no point to compare with it.", ridge);
   else
     kvr_put_finding(r->job, "FIND_ROOFLINE",
-                    "Ridge point at %.0f FLOP/B; the problem has %.0f to %.0f FLOP per useful byte, so its floor is set by "
-                    "%s. Each string of marks is one kernel, larger marks for longer prefixes; kernels stand side by side.",
-                    ridge, e.low, e.high,
+                    "Ridge point at %.0f FLOP/B; the problem has %s FLOP per useful byte, so its floor is set by %s. Each string of marks is one kernel, larger marks for longer prefixes; kernels stand side by side.",
+                    ridge, range,
                     e.high < ridge ? "memory" : e.low > ridge ? "arithmetic" : "memory or arithmetic, depending on the point");
 }
 
@@ -560,8 +582,12 @@ static void put_description(const roofline *r, FILE *f, double y) {
     bool missing = !*word_at(&r->gpu_value, i);
     const kvr_label label = {.x = 36 + wide * (double)(i / each), .y = y + 4 + pitch * (double)(i % each + 1), .size = 8.5,
                              .bold = missing, .colour = missing ? "#D55E00" : "#000000"};
-    (void)snprintf(text, sizeof text, missing ? "%.60s: missing" : "%.60s: %.60s %.20s (%.30s)", word_at(&r->gpu_row, i),
-                   word_at(&r->gpu_value, i), word_at(&r->gpu_unit, i), word_at(&r->gpu_kind, i));
+    const char *unit = strcmp(word_at(&r->gpu_unit, i), "1") ? word_at(&r->gpu_unit, i) : "";
+    if (missing)
+      (void)snprintf(text, sizeof text, "%.60s: missing", word_at(&r->gpu_row, i));
+    else
+      (void)snprintf(text, sizeof text, "%.60s: %.60s%s%.20s (%.30s)", word_at(&r->gpu_row, i), word_at(&r->gpu_value, i),
+                     *unit ? " " : "", unit, word_at(&r->gpu_kind, i));
     (void)kvr_wrap(text, 8.5, missing, wide - 10, 1, line, sizeof line);
     kvr_put_label(f, &label, line);
   }

@@ -169,6 +169,16 @@ kvr_word kvr_count(double value) {
   return w;
 }
 
+kvr_word kvr_amount(double value) {
+  kvr_word w;
+  if (isfinite(value) && fabs(value) >= 999.5 && fabs(value) < 1e7) {
+    double step = pow(10, floor(log10(fabs(value))) - 2);
+    return kvr_count(round(round(value / step) * step));
+  }
+  (void)snprintf(w.text, sizeof w.text, "%.3g", value);
+  return isfinite(value) ? w : kvr_count(value);
+}
+
 static kvr_word scaled(double value, double base, const char *const *prefix, size_t prefixes, const char *unit) {
   kvr_word w;
   size_t p = 0;

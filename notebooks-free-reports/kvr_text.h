@@ -44,6 +44,7 @@ typedef struct kvr_word {
 } kvr_word;
 kvr_word kvr_count(double value);
 kvr_word kvr_bytes(double value);
+kvr_word kvr_amount(double value); /* 3.26, 152, "16,600": three digits, in full */
 kvr_word kvr_si(double value, const char *unit);
 kvr_word kvr_time(double seconds); /* "44.5 us", "16.0 ms" */
 

@@ -17,7 +17,7 @@ if (POOL_ROWS > 0) {
   set yrange [0:1]
   set ytics 0.25
   set ylabel "fragmentation\n(1 - largest/free)" font FACE.",11"
-  set key at graph 0.995,0.06 right bottom horizontal opaque
+  set key at screen 0.957,0.872 right top font FACE.",9.5"
   plot 'pool.tsv' using 1:6:7 with filledcurves fc rgb "#a9d3ee" title BAND, \
        '' using 1:5 with linespoints pt MARK_ONE lw 1.6 lc rgb "#0072B2"
 
@@ -28,6 +28,7 @@ if (POOL_ROWS > 0) {
   set ytics auto
   set ytics 10
   set mytics 10
+  set format y "%.0s%c"
   set ylabel "mean run\n(rows, log)" font FACE.",11"
   set key off
   stats 'pool.tsv' using 10 nooutput name "RUN"
@@ -42,16 +43,17 @@ if (POOL_ROWS > 0) {
     unset label 1
   }
   unset logscale y
+  set format y "%g"
 
   set tmargin at screen 0.345
   set bmargin at screen 0.155
   set format x "%g"
   set xlabel "scheduler step"
-  set yrange [0:*]
+  set yrange [0:larger(1, REQUESTS_MOST) * 1.15]
   set ytics auto
+  if (REQUESTS_MOST < 6) { set ytics 1 }
   set ylabel "requests" font FACE.",11"
-  set key at graph 0.995,0.06 right bottom horizontal opaque
-  set yrange [0:*<1e7]
+  set key at graph 0.995,0.99 right top horizontal opaque font FACE.",9.5"
   if (WAITING_KNOWN > 0) {
     plot 'pool.tsv' using 1:11 with linespoints pt MARK_ONE lw 1.6 lc rgb INK title "running", \
          '' using 1:12 with linespoints pt MARK_ONE lw 1.6 dt 2 lc rgb "#009E73" title "waiting"

@@ -16,6 +16,7 @@ if (MILE_PREFILL + MILE_DECODE + MILE_END > 0) {
   X_LOW = smaller(100, decade_below(larger(MILE_LEAST, 1)))
   set xrange [X_LOW:X]
   set yrange [0.8:Y]
+  set format xy "%.0s%c"
   set xlabel "rows of the request (log)"
   set ylabel "contiguous runs (log)"
   set key at screen 0.957,0.842 right top horizontal Left reverse width 1 maxrows 1
@@ -25,7 +26,7 @@ if (MILE_PREFILL + MILE_DECODE + MILE_END > 0) {
     R = 10.0 ** e
     if (R < X) {
       set arrow 10 + e from larger(R, X_LOW),larger(R, X_LOW) / R to smaller(X, R * Y),smaller(Y, X / R) nohead lw 0.8 dt 3 lc rgb "#909090" back
-      set label 10 + e sprintf(R == 1 ? "mean run %.0f row" : "%.0f rows", R) at smaller(X, R * Y) / 1.12,smaller(Y, X / R) / 1.12 \
+      set label 10 + e (R == 1 ? "mean run 1 row" : gprintf("%.0s%c rows", R)) at smaller(X, R * Y) / 1.12,smaller(Y, X / R) / 1.12 \
         rotate by SLOPE right offset 0,0.55 font FACE.",10" tc rgb GREY front
     }
   }

@@ -1,7 +1,7 @@
 # roofline-time.gp - a panel a kernel: time against prefix with its floor (T0), its floor with the work it really does
 # (T2) and with its placement (T4) where the model covers them. All panels share their axes: 1 us to 100 ms, wider only
 # where a point lies outside.
-TITLE = "Time against prefix, with each kernel's floor"
+TITLE = KERNELS > 8 ? sprintf("Time against prefix: the first 8 of %.0f kernels", KERNELS) : "Time against prefix, with each kernel's floor"
 FINDING = FIND_TIME
 NOTE = SERIES > 0 ? "" : "This dataset holds no point."
 load 'page.gp'
