@@ -1,8 +1,8 @@
 /* kvr_kvsim.c - a kvsim-1 dataset as tables for gnuplot.
  *
- *   pool.tsv        bin: step, live, cached, free, fragmentation mean/min/max, mean run mean/min/max, running, waiting
- *   scattered.tsv   a block a request: run length, share of rows in runs up to it, the same where a mark stands
- *   milestones.tsv  three blocks (prefill end, decode, end): rows, runs, mean run
+ *   pool.tsv        bin: step, live, cached, free, fragmentation mean/min/max, mean run mean/min/max,
+ * running, waiting scattered.tsv   a block a request: run length, share of rows in runs up to it, the same
+ * where a mark stands milestones.tsv  three blocks (prefill end, decode, end): rows, runs, mean run
  *   overhead.tsv    a row a request: rank, name, factors for sectors, 2-MiB pages, DRAM rows
  *   map.bin         one byte a cell: class of the slots in it
  */
@@ -15,10 +15,10 @@
 
 #define BINS 1200u
 #define MAP_CELLS 2097152u
-#define OWNERS 5u         /* running requests that get a shade of their own on the map */
-#define LEFT 3u           /* and finished ones whose cached slots do */
+#define OWNERS 5u /* running requests that get a shade of their own on the map */
+#define LEFT 3u   /* and finished ones whose cached slots do */
 #define SHOWN_REQUESTS 20u
-#define BLOCK 65536u      /* rows read at a time where a table may be large */
+#define BLOCK 65536u /* rows read at a time where a table may be large */
 #define REQUEST_LIMIT (1u << 26)
 
 typedef struct kvsim_head {
@@ -39,12 +39,11 @@ static kv_status read_head(const kvr_job *job, kvsim_head *h, kv_error *err) {
   const struct {
     const char *name;
     double *value;
-  } numbers[] = {{"pool_size", &h->pool},         {"page_size", &h->page_size},
-                 {"row_bytes", &h->row_bytes},    {"sector_bytes", &h->sector},
-                 {"tlb_page_bytes", &h->tlb},     {"dram_row_bytes", &h->dram_row},
-                 {"every", &h->every},            {"events", &h->events},
-                 {"slot_operations", &h->operations}, {"steps", &h->steps},
-                 {"requests", &h->requests}};
+  } numbers[] = {
+      {"pool_size", &h->pool},      {"page_size", &h->page_size}, {"row_bytes", &h->row_bytes},
+      {"sector_bytes", &h->sector}, {"tlb_page_bytes", &h->tlb},  {"dram_row_bytes", &h->dram_row},
+      {"every", &h->every},         {"events", &h->events},       {"slot_operations", &h->operations},
+      {"steps", &h->steps},         {"requests", &h->requests}};
   kv_status st = KV_OK;
   for (size_t i = 0; i < sizeof texts / sizeof *texts && !st; i++)
     st = kvr_text_attribute(&job->src, texts[i].name, texts[i].text, texts[i].size, err);
@@ -55,7 +54,18 @@ static kv_status read_head(const kvr_job *job, kvsim_head *h, kv_error *err) {
 
 /* ---- the pool over time ---- */
 
-enum { P_STEP, P_RUNNING, P_WAITING, P_LIVE, P_CACHED, P_FREE, P_LARGEST, P_FRAGMENTATION, P_MEAN_RUN, P_COLUMNS };
+enum {
+  P_STEP,
+  P_RUNNING,
+  P_WAITING,
+  P_LIVE,
+  P_CACHED,
+  P_FREE,
+  P_LARGEST,
+  P_FRAGMENTATION,
+  P_MEAN_RUN,
+  P_COLUMNS
+};
 static const char *const pool_columns[] = {"step", "running",          "waiting",       "live",    "cached",
                                            "free", "largest_free_run", "fragmentation", "mean_run"};
 
@@ -79,7 +89,9 @@ static void put_spread(FILE *f, const spread *s) {
 }
 
 /* A mean run of 0 means that nothing ran: no point on a log axis. */
-static double mean_run_or_none(double v) { return v > 0 ? v : NAN; }
+static double mean_run_or_none(double v) {
+  return v > 0 ? v : NAN;
+}
 
 static void put_pool_bin(FILE *f, const kvr_table *t, uint64_t from, uint64_t to) {
   spread part[3] = {{0}}, fragmentation = {0}, run = {0}, running = {0}, waiting = {0};
@@ -109,22 +121,25 @@ static void pool_findings(const kvr_job *job, const kvr_table *t, const kvsim_he
   spread run = {0};
   for (uint64_t i = 0; i < t->rows; i++) spread_add(&run, mean_run_or_none(t->value[P_MEAN_RUN][i]));
   double live = t->value[P_LIVE][end], cached = t->value[P_CACHED][end], vacant = t->value[P_FREE][end];
-  kvr_put_finding(job, "FIND_POOL",
-                  "At the last sampled step %.1f %% of the pool is live, %.1f %% cached, %.1f %% free. Pool: %s slots of "
-                  "%s (%s).",
-                  100 * live / h->pool, 100 * cached / h->pool, 100 * vacant / h->pool, kvr_count(h->pool).text,
-                  kvr_bytes(h->row_bytes).text, kvr_bytes(h->pool * h->row_bytes).text);
+  kvr_put_finding(
+      job, "FIND_POOL",
+      "At the last sampled step %.1f %% of the pool is live, %.1f %% cached, %.1f %% free. Pool: %s slots of "
+      "%s (%s).",
+      100 * live / h->pool, 100 * cached / h->pool, 100 * vacant / h->pool, kvr_count(h->pool).text,
+      kvr_bytes(h->row_bytes).text, kvr_bytes(h->pool * h->row_bytes).text);
   if (run.n)
     kvr_put_finding(job, "FIND_FRAGMENTATION",
-                    "Fragmentation ends at %.3f (largest free run %s of %s free slots). Mean run of the running requests: "
+                    "Fragmentation ends at %.3f (largest free run %s of %s free slots). Mean run of the "
+                    "running requests: "
                     "%s to %s rows.",
-                    t->value[P_FRAGMENTATION][end], kvr_count(t->value[P_LARGEST][end]).text, kvr_count(vacant).text,
-                    kvr_amount(run.low).text, kvr_amount(run.high).text);
+                    t->value[P_FRAGMENTATION][end], kvr_count(t->value[P_LARGEST][end]).text,
+                    kvr_count(vacant).text, kvr_amount(run.low).text, kvr_amount(run.high).text);
   else
-    kvr_put_finding(job, "FIND_FRAGMENTATION",
-                    "Fragmentation ends at %.3f (largest free run %s of %s free slots). No request was running at any "
-                    "sampled step.",
-                    t->value[P_FRAGMENTATION][end], kvr_count(t->value[P_LARGEST][end]).text, kvr_count(vacant).text);
+    kvr_put_finding(
+        job, "FIND_FRAGMENTATION",
+        "Fragmentation ends at %.3f (largest free run %s of %s free slots). No request was running at any "
+        "sampled step.",
+        t->value[P_FRAGMENTATION][end], kvr_count(t->value[P_LARGEST][end]).text, kvr_count(vacant).text);
 }
 
 static kv_status export_pool(const kvr_job *job, const kvsim_head *h, kv_error *err) {
@@ -162,18 +177,19 @@ static const char *const scattered_columns[] = {"request", "step", "rows", "runs
 static const char *const indptr_column[] = {"indptr"};
 static const char *const histogram_columns[] = {"run_length", "run_count"};
 
-static kv_status check_indptr(const kvr_job *job, const char *group, const kvr_table *indptr, uint64_t n, uint64_t total,
-                              kv_error *err) {
+static kv_status check_indptr(const kvr_job *job, const char *group, const kvr_table *indptr, uint64_t n,
+                              uint64_t total, kv_error *err) {
   const double *at = indptr->value[0];
   bool good = indptr->rows == n + 1 && at[0] == 0 && at[n] == (double)total;
   for (uint64_t i = 0; good && i < n; i++) good = at[i] <= at[i + 1];
   if (good) return KV_OK;
-  return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s/indptr' does not divide the %llu rows among %llu requests",
-                 job->src.path, group, (unsigned long long)total, (unsigned long long)n);
+  return kv_fail(err, KV_ERR_INPUT,
+                 "%s: dataset '/%s/indptr' does not divide the %llu rows among %llu requests", job->src.path,
+                 group, (unsigned long long)total, (unsigned long long)n);
 }
 
-/* Steps of the cumulative share, from 0; the third column holds the one step that crosses `marked`, where the curve's
- * mark is drawn. */
+/* Steps of the cumulative share, from 0; the third column holds the one step that crosses `marked`, where the
+ * curve's mark is drawn. */
 static double put_cdf(FILE *f, const kvr_table *h, uint64_t from, uint64_t to, double marked) {
   double rows = 0, sum = 0, longest = 0;
   for (uint64_t i = from; i < to; i++) rows += h->value[0][i] * h->value[1][i];
@@ -192,8 +208,8 @@ static double put_cdf(FILE *f, const kvr_table *h, uint64_t from, uint64_t to, d
   return longest;
 }
 
-static kv_status put_scattered(const kvr_job *job, const kvr_table *s, const kvr_table *at, const kvr_table *h,
-                               kv_error *err) {
+static kv_status put_scattered(const kvr_job *job, const kvr_table *s, const kvr_table *at,
+                               const kvr_table *h, kv_error *err) {
   FILE *f;
   double longest = 0;
   kv_status st = kvr_job_open(job, "scattered.tsv", &f, err);
@@ -202,11 +218,12 @@ static kv_status put_scattered(const kvr_job *job, const kvr_table *s, const kvr
   fprintf(job->vars, "array SCATTERED_TITLE[%llu]\n", (unsigned long long)(n ? n : 1));
   for (uint64_t i = 0; i < n; i++) {
     char title[160], name[40];
-    double end = put_cdf(f, h, (uint64_t)at->value[0][i], (uint64_t)at->value[0][i + 1],
-                         0.2 + 0.1 * (double)i);
+    double end =
+        put_cdf(f, h, (uint64_t)at->value[0][i], (uint64_t)at->value[0][i + 1], 0.2 + 0.1 * (double)i);
     longest = fmax(longest, end);
-    (void)snprintf(title, sizeof title, "request %.0f, step %.0f: %s rows, mean run %s", s->value[S_REQUEST][i],
-                   s->value[S_STEP][i], kvr_count(s->value[S_ROWS][i]).text, kvr_amount(s->value[S_MEAN_RUN][i]).text);
+    (void)snprintf(title, sizeof title, "request %.0f, step %.0f: %s rows, mean run %s",
+                   s->value[S_REQUEST][i], s->value[S_STEP][i], kvr_count(s->value[S_ROWS][i]).text,
+                   kvr_amount(s->value[S_MEAN_RUN][i]).text);
     (void)snprintf(name, sizeof name, "SCATTERED_TITLE[%llu]", (unsigned long long)i + 1);
     kvr_put_text(job->vars, name, title);
   }
@@ -217,8 +234,7 @@ static kv_status put_scattered(const kvr_job *job, const kvr_table *s, const kvr
                     "Most scattered: request %.0f at step %.0f, %s rows in %s runs, mean run %s rows.",
                     s->value[S_REQUEST][0], s->value[S_STEP][0], kvr_count(s->value[S_ROWS][0]).text,
                     kvr_count(s->value[S_RUNS][0]).text, kvr_amount(s->value[S_MEAN_RUN][0]).text);
-  else
-    kvr_put_finding(job, "FIND_RUNS", "No request reached 1,024 rows.");
+  else kvr_put_finding(job, "FIND_RUNS", "No request reached 1,024 rows.");
   return kvr_job_close(job, &f, err);
 }
 
@@ -271,11 +287,12 @@ static void put_milestones(const kvr_job *job, FILE *f, const kvr_table *t, cons
   kvr_put_number(job->vars, "MILE_LEAST", isfinite(least) ? least : 1);
   if (worst != UINT64_MAX)
     kvr_put_finding(job, "FIND_MILESTONES",
-                    "Lowest mean run at a milestone of 1,024 rows or more: %s rows (request %.0f, %s, %s rows in %s runs).",
-                    kvr_amount(t->value[M_MEAN_RUN][worst]).text, t->value[M_REQUEST][worst], event + worst * width,
-                    kvr_count(t->value[M_ROWS][worst]).text, kvr_count(t->value[M_RUNS][worst]).text);
-  else
-    kvr_put_finding(job, "FIND_MILESTONES", "No milestone has 1,024 rows or more.");
+                    "Lowest mean run at a milestone of 1,024 rows or more: %s rows (request %.0f, %s, %s "
+                    "rows in %s runs).",
+                    kvr_amount(t->value[M_MEAN_RUN][worst]).text, t->value[M_REQUEST][worst],
+                    event + worst * width, kvr_count(t->value[M_ROWS][worst]).text,
+                    kvr_count(t->value[M_RUNS][worst]).text);
+  else kvr_put_finding(job, "FIND_MILESTONES", "No milestone has 1,024 rows or more.");
 }
 
 static kv_status export_milestones(const kvr_job *job, kv_error *err) {
@@ -299,7 +316,8 @@ static kv_status export_milestones(const kvr_job *job, kv_error *err) {
 /* ---- what a request's rows cost beyond the least possible ---- */
 
 enum { O_REQUEST, O_ROWS, O_TLB, O_SECTORS, O_USEFUL, O_DRAM, O_COLUMNS };
-static const char *const sample_columns[] = {"request", "rows", "tlb_pages", "sectors", "useful_bytes", "dram_rows"};
+static const char *const sample_columns[] = {"request", "rows",         "tlb_pages",
+                                             "sectors", "useful_bytes", "dram_rows"};
 
 typedef struct overhead {
   double request, rows, sectors, tlb, dram; /* rows, and factors over the least possible */
@@ -331,7 +349,8 @@ static overhead sample_overhead(const kvr_table *t, uint64_t i, const kvsim_head
 }
 
 /* The last sample of each request stands for it. */
-static kv_status scan_samples(const kvr_job *job, const kvsim_head *h, kvr_table *t, overheads *o, kv_error *err) {
+static kv_status scan_samples(const kvr_job *job, const kvsim_head *h, kvr_table *t, overheads *o,
+                              kv_error *err) {
   kv_status st = KV_OK;
   for (uint64_t start = 0; start < t->rows && !st; start += BLOCK) {
     uint64_t n = t->rows - start < BLOCK ? t->rows - start : BLOCK;
@@ -339,8 +358,8 @@ static kv_status scan_samples(const kvr_job *job, const kvsim_head *h, kvr_table
     for (uint64_t i = 0; i < n && !st; i++) {
       double request = t->value[O_REQUEST][i];
       if (request < 0 || request >= REQUEST_LIMIT)
-        return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/samples/request' row %llu: %g is no request", job->src.path,
-                       (unsigned long long)(start + i), request);
+        return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/samples/request' row %llu: %g is no request",
+                       job->src.path, (unsigned long long)(start + i), request);
       st = room_for(o, (size_t)request, job, err);
       if (!st && t->value[O_ROWS][i] > 0) o->of[(size_t)request] = sample_overhead(t, i, h);
     }
@@ -361,9 +380,15 @@ static int by_value(const void *a, const void *b) {
 }
 
 typedef double (*factor_of)(const overhead *);
-static double sectors_of(const overhead *o) { return o->sectors; }
-static double tlb_of(const overhead *o) { return o->tlb; }
-static double dram_of(const overhead *o) { return o->dram; }
+static double sectors_of(const overhead *o) {
+  return o->sectors;
+}
+static double tlb_of(const overhead *o) {
+  return o->tlb;
+}
+static double dram_of(const overhead *o) {
+  return o->dram;
+}
 
 /* "median 1.2, worst 3.4" */
 static kvr_word median_and_worst(const overheads *o, size_t n, factor_of of) {
@@ -388,7 +413,8 @@ static kv_status put_overheads(const kvr_job *job, overheads *o, kv_error *err) 
   size_t shown = n < SHOWN_REQUESTS ? n : SHOWN_REQUESTS;
   for (size_t i = 0; i < shown; i++) {
     char name[80];
-    (void)snprintf(name, sizeof name, "request %.0f (%s rows)", o->of[i].request, kvr_count(o->of[i].rows).text);
+    (void)snprintf(name, sizeof name, "request %.0f (%s rows)", o->of[i].request,
+                   kvr_count(o->of[i].rows).text);
     kvr_put_cell(f, (double)i + 1);
     kvr_put_word(f, name);
     for (size_t k = 0; k < 3; k++) {
@@ -402,10 +428,10 @@ static kv_status put_overheads(const kvr_job *job, overheads *o, kv_error *err) 
   kvr_put_number(job->vars, "OVER_ALL", (double)n);
   kvr_put_number(job->vars, "OVER_MOST", most);
   kvr_put_finding(job, "FIND_OVERHEAD",
-                  "Times the least possible, over %zu request%s: sectors %s; 2-MiB pages %s; DRAM rows (assumed size) %s.", n,
-                  n == 1 ? "" : "s",
-                  median_and_worst(o, n, sectors_of).text, median_and_worst(o, n, tlb_of).text,
-                  median_and_worst(o, n, dram_of).text);
+                  "Times the least possible, over %zu request%s: sectors %s; 2-MiB pages %s; DRAM rows "
+                  "(assumed size) %s.",
+                  n, n == 1 ? "" : "s", median_and_worst(o, n, sectors_of).text,
+                  median_and_worst(o, n, tlb_of).text, median_and_worst(o, n, dram_of).text);
   return kvr_job_close(job, &f, err);
 }
 
@@ -441,7 +467,8 @@ typedef struct pool_map {
   uint64_t width, height, per_cell;
 } pool_map;
 
-typedef kv_status (*map_visit)(const kvr_job *job, pool_map *m, uint64_t start, uint64_t n, void *to, kv_error *err);
+typedef kv_status (*map_visit)(const kvr_job *job, pool_map *m, uint64_t start, uint64_t n, void *to,
+                               kv_error *err);
 
 static kv_status each_block(const kvr_job *job, pool_map *m, map_visit visit, void *to, kv_error *err) {
   kv_status st = KV_OK;
@@ -468,7 +495,8 @@ static kv_status count_holder(const kvr_job *job, holders *h, size_t request, kv
   return KV_OK;
 }
 
-static kv_status count_holders(const kvr_job *job, pool_map *m, uint64_t start, uint64_t n, void *to, kv_error *err) {
+static kv_status count_holders(const kvr_job *job, pool_map *m, uint64_t start, uint64_t n, void *to,
+                               kv_error *err) {
   (void)to;
   kv_status st = KV_OK;
   for (uint64_t i = 0; i < n && !st; i++) {
@@ -476,7 +504,8 @@ static kv_status count_holders(const kvr_job *job, pool_map *m, uint64_t start, 
     if (!(state >= 0 && state <= 2 && owner >= -1 && owner < REQUEST_LIMIT))
       return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/final' slot %llu: state %g, owner %g make no sense",
                      job->src.path, (unsigned long long)(start + i), state, owner);
-    if (state > 0 && owner >= 0) st = count_holder(job, state < 2 ? &m->cached : &m->live, (size_t)owner, err);
+    if (state > 0 && owner >= 0)
+      st = count_holder(job, state < 2 ? &m->cached : &m->live, (size_t)owner, err);
   }
   return st;
 }
@@ -487,7 +516,8 @@ static void choose_top(holders *h) {
     for (size_t r = 0; r < h->size && k < h->named; r++) {
       bool taken = false;
       for (size_t j = 0; j < k; j++) taken |= h->top[j] == (int32_t)r;
-      if (!taken && h->slots[r] > 0 && (h->top[k] < 0 || h->slots[r] > h->slots[h->top[k]])) h->top[k] = (int32_t)r;
+      if (!taken && h->slots[r] > 0 && (h->top[k] < 0 || h->slots[r] > h->slots[h->top[k]]))
+        h->top[k] = (int32_t)r;
     }
   }
 }
@@ -510,7 +540,8 @@ static unsigned class_of(const pool_map *m, uint64_t i) {
 }
 
 /* A cell of several slots takes the class that most of them have. */
-static kv_status put_cells(const kvr_job *job, pool_map *m, uint64_t start, uint64_t n, void *to, kv_error *err) {
+static kv_status put_cells(const kvr_job *job, pool_map *m, uint64_t start, uint64_t n, void *to,
+                           kv_error *err) {
   (void)job, (void)start, (void)err;
   for (uint64_t i = 0; i < n; i += m->per_cell) {
     uint64_t count[C_COUNT] = {0};
@@ -549,7 +580,8 @@ static void class_title(const pool_map *m, unsigned class, char *title, size_t s
                    class == C_FREE     ? "free"
                    : class == C_CACHED ? split ? "cached, of others" : "cached"
                    : class == C_OTHER  ? shared ? "live, other requests" : "live"
-                                       : "live, shared", share);
+                                       : "live, shared",
+                   share);
 }
 
 static void put_map_variables(const kvr_job *job, const pool_map *m) {
@@ -566,9 +598,12 @@ static void put_map_variables(const kvr_job *job, const pool_map *m) {
   kvr_put_number(job->vars, "MAP_HEIGHT", (double)m->height);
   kvr_put_number(job->vars, "MAP_PER_CELL", (double)m->per_cell);
   kvr_put_number(job->vars, "MAP_POOL", (double)m->t.rows);
-  kvr_put_finding(job, "FIND_MAP", "Every slot of the pool at the end, in address order, left to right, then upwards; %s slots "
-                  "a row%s.", kvr_count((double)(m->width * m->per_cell)).text,
-                  m->per_cell > 1 ? ", a cell shows what most of its slots are" : "");
+  kvr_put_finding(
+      job, "FIND_MAP",
+      "Every slot of the pool at the end, in address order, left to right, then upwards; %s slots "
+      "a row%s.",
+      kvr_count((double)(m->width * m->per_cell)).text,
+      m->per_cell > 1 ? ", a cell shows what most of its slots are" : "");
 }
 
 static kv_status put_map(const kvr_job *job, pool_map *m, kv_error *err) {
@@ -611,10 +646,11 @@ static kv_status write_cover(const kvr_job *job, const kvsim_head *h, kv_error *
   (void)snprintf(c->title, sizeof c->title, "%s on %s", *h->trace ? h->trace : job->name,
                  *h->allocator ? h->allocator : "an unnamed allocator");
   memcpy(c->verdict, h->verdict, sizeof c->verdict);
-  (void)snprintf(c->problem, sizeof c->problem,
-                 "The problem: attention reads every KV row of a request at each decode step. How far apart does this "
-                 "allocator leave those rows, and how many sectors, pages and DRAM rows does reading them touch beyond "
-                 "the least possible?");
+  (void)snprintf(
+      c->problem, sizeof c->problem,
+      "The problem: attention reads every KV row of a request at each decode step. How far apart does this "
+      "allocator leave those rows, and how many sectors, pages and DRAM rows does reading them touch beyond "
+      "the least possible?");
   kvr_cover_row(c, "Trace", "%s", h->trace);
   kvr_cover_row(c, "SHA-256", "%s", h->sha);
   kvr_cover_row(c, "Origin", "%s", h->origin);
@@ -625,11 +661,14 @@ static kv_status write_cover(const kvr_job *job, const kvsim_head *h, kv_error *
   kvr_cover_row(c, "Work", "requests: %s, steps: %s, events: %s, slot operations: %s; sampled every %s",
                 kvr_count(h->requests).text, kvr_count(h->steps).text, kvr_count(h->events).text,
                 kvr_count(h->operations).text, every);
-  kvr_cover_row(c, "Counted with", "sectors of %s, TLB pages of %s, DRAM rows of %s (assumed; no vendor publishes it)",
+  kvr_cover_row(c, "Counted with",
+                "sectors of %s, TLB pages of %s, DRAM rows of %s (assumed; no vendor publishes it)",
                 kvr_bytes(h->sector).text, kvr_bytes(h->tlb).text, kvr_bytes(h->dram_row).text);
-  kvr_cover_row(c, "GPU, status", "no GPU took part: positions and counts are exact for the trace; nothing here is a time");
-  kvr_cover_row(c, "Not measured", "run time of any kernel, hit rates, bandwidth: `roofline --layout` takes a layout of "
-                                   "this replay further");
+  kvr_cover_row(c, "GPU, status",
+                "no GPU took part: positions and counts are exact for the trace; nothing here is a time");
+  kvr_cover_row(c, "Not measured",
+                "run time of any kernel, hit rates, bandwidth: `roofline --layout` takes a layout of "
+                "this replay further");
   kvr_cover_row(c, "Made by", "%s", history);
   if (!st) st = kvr_cover_write(job, c, err);
   free(c);
@@ -662,8 +701,10 @@ kv_status kvr_export_kvsim(kvr_job *job, kv_error *err) {
   job->page_count = sizeof pages / sizeof *pages;
   kv_status st = read_head(job, &h, err);
   if (!st && !(h.pool > 0 && h.row_bytes > 0 && h.sector > 0 && h.tlb > 0 && h.dram_row > 0))
-    st = kv_fail(err, KV_ERR_INPUT, "%s: attributes pool_size, row_bytes, sector_bytes, tlb_page_bytes, dram_row_bytes "
-                 "must all be there and above 0", job->src.path);
+    st = kv_fail(err, KV_ERR_INPUT,
+                 "%s: attributes pool_size, row_bytes, sector_bytes, tlb_page_bytes, dram_row_bytes "
+                 "must all be there and above 0",
+                 job->src.path);
   if (!st) st = put_variables(job, &h, err);
   if (!st) st = write_cover(job, &h, err);
   if (!st) st = export_pool(job, &h, err);

@@ -18,13 +18,58 @@
 #define ROOFS 4u
 
 enum {
-  R_KERNEL, R_PREFIX, R_HEADS, R_QUERIES, R_BATCH, R_LAYOUT, R_USEFUL, R_FLOPS, R_INTENSITY, R_DRAM, R_L2, R_LINK,
-  R_FLOOR, R_T1, R_T2, R_T3, R_T4, R_T5, R_T6, R_T7, R_TIME, R_MEASURED, R_LOW, R_HIGH, R_BANDWIDTH, R_COLUMNS
+  R_KERNEL,
+  R_PREFIX,
+  R_HEADS,
+  R_QUERIES,
+  R_BATCH,
+  R_LAYOUT,
+  R_USEFUL,
+  R_FLOPS,
+  R_INTENSITY,
+  R_DRAM,
+  R_L2,
+  R_LINK,
+  R_FLOOR,
+  R_T1,
+  R_T2,
+  R_T3,
+  R_T4,
+  R_T5,
+  R_T6,
+  R_T7,
+  R_TIME,
+  R_MEASURED,
+  R_LOW,
+  R_HIGH,
+  R_BANDWIDTH,
+  R_COLUMNS
 };
-static const char *const point_columns[] = {
-    "kernel", "prefix", "heads", "queries", "batch", "layout", "useful_bytes", "useful_flops", "intensity", "dram_bytes",
-    "l2_bytes", "link_bytes", "floor", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "time", "measured", "measured_low",
-    "measured_high", "effective_bandwidth"};
+static const char *const point_columns[] = {"kernel",
+                                            "prefix",
+                                            "heads",
+                                            "queries",
+                                            "batch",
+                                            "layout",
+                                            "useful_bytes",
+                                            "useful_flops",
+                                            "intensity",
+                                            "dram_bytes",
+                                            "l2_bytes",
+                                            "link_bytes",
+                                            "floor",
+                                            "t1",
+                                            "t2",
+                                            "t3",
+                                            "t4",
+                                            "t5",
+                                            "t6",
+                                            "t7",
+                                            "time",
+                                            "measured",
+                                            "measured_low",
+                                            "measured_high",
+                                            "effective_bandwidth"};
 
 /* A column of strings with its number of rows. */
 typedef struct words {
@@ -33,7 +78,9 @@ typedef struct words {
   uint64_t n;
 } words;
 
-static const char *word_at(const words *w, uint64_t i) { return w->text + i * w->width; }
+static const char *word_at(const words *w, uint64_t i) {
+  return w->text + i * w->width;
+}
 
 typedef struct variant {
   double layout, heads, queries, batch;
@@ -75,15 +122,18 @@ static kv_status read_attributes(roofline *r, kv_error *err) {
     const char *name;
     char *text;
     size_t size;
-  } texts[] = {{"gpu", r->gpu, sizeof r->gpu},          {"gpu_name", r->gpu_name, sizeof r->gpu_name},
-               {"status", r->status, sizeof r->status}, {"dtype", r->dtype, sizeof r->dtype},
+  } texts[] = {{"gpu", r->gpu, sizeof r->gpu},
+               {"gpu_name", r->gpu_name, sizeof r->gpu_name},
+               {"status", r->status, sizeof r->status},
+               {"dtype", r->dtype, sizeof r->dtype},
                {"layout_source", r->layout_source, sizeof r->layout_source},
                {"verdict", r->verdict, sizeof r->verdict}};
   const struct {
     const char *name;
     double *value;
-  } numbers[] = {{"heads", &r->heads},         {"queries", &r->queries}, {"latent", &r->latent}, {"rope", &r->rope},
-                 {"row_bytes", &r->row_bytes}, {"batch", &r->batch},     {"layers", &r->layers}};
+  } numbers[] = {{"heads", &r->heads},  {"queries", &r->queries},     {"latent", &r->latent},
+                 {"rope", &r->rope},    {"row_bytes", &r->row_bytes}, {"batch", &r->batch},
+                 {"layers", &r->layers}};
   kv_status st = KV_OK;
   for (size_t i = 0; i < sizeof texts / sizeof *texts && !st; i++)
     st = kvr_text_attribute(src, texts[i].name, texts[i].text, texts[i].size, err);
@@ -99,22 +149,18 @@ static kv_status read_words(roofline *r, kv_error *err) {
     const char *name;
     words *to;
     uint64_t expect;
-  } columns[] = {{"kernels/name", &r->kernel, UINT64_MAX},
-                 {"layouts/name", &r->layout, UINT64_MAX},
-                 {"resources/name", &r->resource, UINT64_MAX},
-                 {"ceilings/name", &r->ceiling, r->ceilings.rows},
-                 {"ceilings/scope", &r->scope, r->ceilings.rows},
-                 {"ceilings/unit", &r->unit, r->ceilings.rows},
-                 {"ceilings/kind", &r->kind, r->ceilings.rows},
-                 {"ceilings/source", &r->source, r->ceilings.rows},
-                 {"gpu/name", &r->gpu_row, UINT64_MAX},
-                 {"gpu/value", &r->gpu_value, UINT64_MAX},
-                 {"gpu/unit", &r->gpu_unit, UINT64_MAX},
-                 {"gpu/kind", &r->gpu_kind, UINT64_MAX}};
+  } columns[] = {
+      {"kernels/name", &r->kernel, UINT64_MAX},        {"layouts/name", &r->layout, UINT64_MAX},
+      {"resources/name", &r->resource, UINT64_MAX},    {"ceilings/name", &r->ceiling, r->ceilings.rows},
+      {"ceilings/scope", &r->scope, r->ceilings.rows}, {"ceilings/unit", &r->unit, r->ceilings.rows},
+      {"ceilings/kind", &r->kind, r->ceilings.rows},   {"ceilings/source", &r->source, r->ceilings.rows},
+      {"gpu/name", &r->gpu_row, UINT64_MAX},           {"gpu/value", &r->gpu_value, UINT64_MAX},
+      {"gpu/unit", &r->gpu_unit, UINT64_MAX},          {"gpu/kind", &r->gpu_kind, UINT64_MAX}};
   for (size_t i = 0; i < sizeof columns / sizeof *columns && !st; i++)
-    st = kvr_strings(&r->job->src, columns[i].name, columns[i].expect, &columns[i].to->text, &columns[i].to->width,
-                     &columns[i].to->n, err);
-  if (!st && (r->gpu_row.n != r->gpu_value.n || r->gpu_row.n != r->gpu_unit.n || r->gpu_row.n != r->gpu_kind.n))
+    st = kvr_strings(&r->job->src, columns[i].name, columns[i].expect, &columns[i].to->text,
+                     &columns[i].to->width, &columns[i].to->n, err);
+  if (!st &&
+      (r->gpu_row.n != r->gpu_value.n || r->gpu_row.n != r->gpu_unit.n || r->gpu_row.n != r->gpu_kind.n))
     st = kv_fail(err, KV_ERR_INPUT, "%s: the datasets of '/gpu' differ in length", r->job->src.path);
   return st;
 }
@@ -128,15 +174,16 @@ static kv_status check_indices(const roofline *r, kv_error *err) {
     for (uint64_t i = 0; i < r->points.rows; i++) {
       double v = r->points.value[index[k].column][i];
       if (!(v >= 0 && v < (double)index[k].of->n))
-        return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/points/%s' row %llu: %g names none of the %llu", r->job->src.path,
-                       point_columns[index[k].column], (unsigned long long)i, v, (unsigned long long)index[k].of->n);
+        return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/points/%s' row %llu: %g names none of the %llu",
+                       r->job->src.path, point_columns[index[k].column], (unsigned long long)i, v,
+                       (unsigned long long)index[k].of->n);
     }
   return KV_OK;
 }
 
 static void close_roofline(roofline *r) {
-  words *all[] = {&r->kernel, &r->layout, &r->resource, &r->ceiling, &r->scope, &r->unit, &r->kind, &r->source,
-                  &r->gpu_row, &r->gpu_value, &r->gpu_unit, &r->gpu_kind};
+  words *all[] = {&r->kernel, &r->layout, &r->resource, &r->ceiling,   &r->scope,    &r->unit,
+                  &r->kind,   &r->source, &r->gpu_row,  &r->gpu_value, &r->gpu_unit, &r->gpu_kind};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->text);
   free(r->order);
   free(r->variant_of);
@@ -159,7 +206,8 @@ static size_t find_variant(roofline *r, uint64_t i) {
   return r->variant_count++;
 }
 
-static const roofline *sorting; /* qsort has no context; one report is made at a time (HDF5 is single-threaded too) */
+static const roofline
+    *sorting; /* qsort has no context; one report is made at a time (HDF5 is single-threaded too) */
 static int by_series(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
   const double *kernel = sorting->points.value[R_KERNEL], *prefix = sorting->points.value[R_PREFIX];
@@ -199,29 +247,37 @@ static kv_status make_series(roofline *r, kv_error *err) {
   return KV_OK;
 }
 
-static double column(const roofline *r, size_t c, uint64_t i) { return r->points.value[c][i]; }
+static double column(const roofline *r, size_t c, uint64_t i) {
+  return r->points.value[c][i];
+}
 
-/* Bytes of KV that the effective bandwidth counts: from the dataset's own ratio. A kernel with a time but no effective
- * bandwidth reads no KV (NaN); a point with a floor only gets its rows, or its useful bytes where these are fewer. */
+/* Bytes of KV that the effective bandwidth counts: from the dataset's own ratio. A kernel with a time but no
+ * effective bandwidth reads no KV (NaN); a point with a floor only gets its rows, or its useful bytes where
+ * these are fewer. */
 static double kv_bytes(const roofline *r, uint64_t i) {
   double used = isfinite(column(r, R_MEASURED, i)) ? column(r, R_MEASURED, i) : column(r, R_TIME, i);
   if (isfinite(used)) return column(r, R_BANDWIDTH, i) * used;
   return fmin(column(r, R_PREFIX, i) * column(r, R_BATCH, i) * r->row_bytes, column(r, R_USEFUL, i));
 }
 
-static double positive(double v) { return v > 0 ? v : NAN; } /* what a log axis can show */
+static double positive(double v) {
+  return v > 0 ? v : NAN;
+} /* what a log axis can show */
 
 /* Time columns in the order of the table: measured, its low and high end, modelled, floor. */
 static const size_t time_columns[] = {R_MEASURED, R_LOW, R_HIGH, R_TIME, R_FLOOR};
 
-/* 1 prefix, 2 intensity, 3-7 TFLOP/s, 8-12 GB/s, 13-17 us (measured, low, high, modelled, floor each), 18 T2, 19 T4 us,
- * 20 relative size of the mark. Low and high are of the quantity shown: the longest time is the lowest rate. */
+/* 1 prefix, 2 intensity, 3-7 TFLOP/s, 8-12 GB/s, 13-17 us (measured, low, high, modelled, floor each), 18 T2,
+ * 19 T4 us, 20 relative size of the mark. Low and high are of the quantity shown: the longest time is the
+ * lowest rate. */
 static void put_point(const roofline *r, FILE *f, uint64_t i, double mark) {
   static const size_t rate_columns[] = {R_MEASURED, R_HIGH, R_LOW, R_TIME, R_FLOOR};
   kvr_put_cell(f, positive(column(r, R_PREFIX, i)));
   kvr_put_cell(f, positive(column(r, R_INTENSITY, i)));
-  for (size_t k = 0; k < 5; k++) kvr_put_cell(f, positive(column(r, R_FLOPS, i) / column(r, rate_columns[k], i) * 1e-12));
-  for (size_t k = 0; k < 5; k++) kvr_put_cell(f, positive(kv_bytes(r, i) / column(r, rate_columns[k], i) * 1e-9));
+  for (size_t k = 0; k < 5; k++)
+    kvr_put_cell(f, positive(column(r, R_FLOPS, i) / column(r, rate_columns[k], i) * 1e-12));
+  for (size_t k = 0; k < 5; k++)
+    kvr_put_cell(f, positive(kv_bytes(r, i) / column(r, rate_columns[k], i) * 1e-9));
   for (size_t k = 0; k < 5; k++) kvr_put_cell(f, positive(column(r, time_columns[k], i) * 1e6));
   kvr_put_cell(f, positive(column(r, R_T2, i) * 1e6));
   kvr_put_cell(f, positive(column(r, R_T4, i) * 1e6));
@@ -344,7 +400,10 @@ static void put_extents(const roofline *r) {
 /* ---- ceilings ---- */
 
 static int kind_rank(const char *kind) {
-  return !strncmp(kind, "measured", 8) ? 3 : !strncmp(kind, "calibrated", 10) ? 2 : !strcmp(kind, "spec") ? 1 : 0;
+  return !strncmp(kind, "measured", 8)      ? 3
+         : !strncmp(kind, "calibrated", 10) ? 2
+         : !strcmp(kind, "spec")            ? 1
+                                            : 0;
 }
 
 /* The roof of a name, or NULL where that resource is not to be drawn (nothing known, or the list is full). */
@@ -364,12 +423,14 @@ static int by_rate(const void *a, const void *b) {
 static bool repeats(const roofline *r, uint64_t row) {
   if (strcmp(word_at(&r->ceiling, row), "mma_best") != 0) return false;
   for (uint64_t i = 0; i < r->ceilings.rows; i++)
-    if (i != row && r->ceilings.value[0][i] == r->ceilings.value[0][row] && !strcmp(word_at(&r->scope, i), "chip"))
+    if (i != row && r->ceilings.value[0][i] == r->ceilings.value[0][row] &&
+        !strcmp(word_at(&r->scope, i), "chip"))
       return true;
   return false;
 }
 
-/* DRAM and L2 are drawn as bandwidths, tensor-core rates as roofs; all the rest is in the table of the last page. */
+/* DRAM and L2 are drawn as bandwidths, tensor-core rates as roofs; all the rest is in the table of the last
+ * page. */
 static void choose_roofs(roofline *r) {
   for (uint64_t i = 0; i < r->ceilings.rows; i++) {
     double value = r->ceilings.value[0][i];
@@ -378,13 +439,19 @@ static void choose_roofs(roofline *r) {
     if (!(value > 0) || strcmp(word_at(&r->scope, i), "chip") != 0) continue;
     if (!strcmp(word_at(&r->unit, i), "B/s") && (!strcmp(name, "dram") || !strcmp(name, "l2")))
       to = roof_of(r, r->bandwidth, &r->bandwidths, i);
-    else if (!strcmp(word_at(&r->unit, i), "FLOP/s") && strcmp(name, "fma") != 0 && strcmp(name, "sfu") != 0 &&
-             !repeats(r, i))
+    else if (!strcmp(word_at(&r->unit, i), "FLOP/s") && strcmp(name, "fma") != 0 &&
+             strcmp(name, "sfu") != 0 && !repeats(r, i))
       to = roof_of(r, r->compute, &r->computes, i);
     if (to) *to = (roof){.row = i, .value = value};
   }
-  qsort(r->bandwidth, r->bandwidths, sizeof *r->bandwidth, by_rate); /* the scripts take the first for DRAM's */
+  qsort(r->bandwidth, r->bandwidths, sizeof *r->bandwidth,
+        by_rate); /* the scripts take the first for DRAM's */
   qsort(r->compute, r->computes, sizeof *r->compute, by_rate);
+}
+
+/* Resources as people write them. */
+static const char *spoken(const char *name) {
+  return !strcmp(name, "dram") ? "DRAM" : !strcmp(name, "l2") ? "L2" : name;
 }
 
 static void put_roofs(const roofline *r, const char *prefix, const roof *list, size_t n, double scale) {
@@ -393,13 +460,16 @@ static void put_roofs(const roofline *r, const char *prefix, const roof *list, s
   fprintf(f, "array %s_VALUE[%zu]\narray %s_TITLE[%zu]\n", prefix, n ? n : 1, prefix, n ? n : 1);
   (void)snprintf(name, sizeof name, "%s_COUNT", prefix);
   kvr_put_number(f, name, (double)n);
-  if (n == 0) fprintf(f, "%s_VALUE[1] = NaN\n%s_TITLE[1] = ''\n", prefix, prefix); /* gnuplot looks at it all the same */
+  if (n == 0)
+    fprintf(f, "%s_VALUE[1] = NaN\n%s_TITLE[1] = ''\n", prefix,
+            prefix); /* gnuplot looks at it all the same */
   for (size_t k = 0; k < n; k++) {
     (void)snprintf(name, sizeof name, "%s_VALUE[%zu]", prefix, k + 1);
     kvr_put_number(f, name, list[k].value * scale);
     (void)snprintf(name, sizeof name, "%s_TITLE[%zu]", prefix, k + 1);
-    (void)snprintf(title, sizeof title, "%.24s %s (%.24s)", word_at(&r->ceiling, list[k].row),
-                   kvr_si(list[k].value, word_at(&r->unit, list[k].row)).text, word_at(&r->kind, list[k].row));
+    (void)snprintf(title, sizeof title, "%.24s %s (%.24s)", spoken(word_at(&r->ceiling, list[k].row)),
+                   kvr_si(list[k].value, word_at(&r->unit, list[k].row)).text,
+                   word_at(&r->kind, list[k].row));
     kvr_put_text(f, name, title);
   }
 }
@@ -431,7 +501,8 @@ static ends find_ends(const roofline *r) {
   ends e = {UINT64_MAX, UINT64_MAX};
   double longest = -1;
   for (uint64_t i = 0; i < r->points.rows; i++)
-    if (best_time(r, i) > 0 && kv_bytes(r, i) > 0 && column(r, R_PREFIX, i) > longest) longest = column(r, R_PREFIX, i);
+    if (best_time(r, i) > 0 && kv_bytes(r, i) > 0 && column(r, R_PREFIX, i) > longest)
+      longest = column(r, R_PREFIX, i);
   for (uint64_t i = 0; i < r->points.rows; i++) {
     double t = best_time(r, i);
     if (!(t > 0) || !(kv_bytes(r, i) > 0) || column(r, R_PREFIX, i) != longest) continue;
@@ -452,24 +523,26 @@ static const char *told(const roofline *r, uint64_t i) {
 static void find_times(const roofline *r) {
   ends e = find_ends(r);
   if (e.fast == UINT64_MAX) {
-    kvr_put_finding(r->job, "FIND_TIME", "No measured and no modelled time of a kernel that reads the KV: floors only.");
-    kvr_put_finding(r->job, "FIND_BANDWIDTH", "No measured and no modelled time of a kernel that reads the KV: floors only.");
+    kvr_put_finding(r->job, "FIND_TIME",
+                    "No measured and no modelled time of a kernel that reads the KV: floors only.");
+    kvr_put_finding(r->job, "FIND_BANDWIDTH",
+                    "No measured and no modelled time of a kernel that reads the KV: floors only.");
     return;
   }
-  kvr_put_finding(r->job, "FIND_TIME",
-                  "At prefix %s: fastest %s, %s (%s, %.1f times its floor); slowest %s, %s (%s, %.1f times its floor).",
-                  kvr_count(column(r, R_PREFIX, e.fast)).text, kernel_of(r, e.fast),
-                  kvr_time(best_time(r, e.fast)).text, told(r, e.fast),
-                  best_time(r, e.fast) / column(r, R_FLOOR, e.fast), kernel_of(r, e.slow),
-                  kvr_time(best_time(r, e.slow)).text, told(r, e.slow),
-                  best_time(r, e.slow) / column(r, R_FLOOR, e.slow));
+  kvr_put_finding(
+      r->job, "FIND_TIME",
+      "At prefix %s: fastest %s, %s (%s, %.1f times its floor); slowest %s, %s (%s, %.1f times its floor).",
+      kvr_count(column(r, R_PREFIX, e.fast)).text, kernel_of(r, e.fast), kvr_time(best_time(r, e.fast)).text,
+      told(r, e.fast), best_time(r, e.fast) / column(r, R_FLOOR, e.fast), kernel_of(r, e.slow),
+      kvr_time(best_time(r, e.slow)).text, told(r, e.slow),
+      best_time(r, e.slow) / column(r, R_FLOOR, e.slow));
   double dram = roof_named(r, r->bandwidth, r->bandwidths, "dram");
   kvr_put_finding(r->job, "FIND_BANDWIDTH",
                   "Useful KV bytes over time, at prefix %s: %s %s (%s), %s %s (%s). DRAM ceiling: %s.",
                   kvr_count(column(r, R_PREFIX, e.fast)).text, kernel_of(r, e.fast),
-                  kvr_si(kv_bytes(r, e.fast) / best_time(r, e.fast), "B/s").text, told(r, e.fast), kernel_of(r, e.slow),
-                  kvr_si(kv_bytes(r, e.slow) / best_time(r, e.slow), "B/s").text, told(r, e.slow),
-                  kvr_si(dram, "B/s").text);
+                  kvr_si(kv_bytes(r, e.fast) / best_time(r, e.fast), "B/s").text, told(r, e.fast),
+                  kernel_of(r, e.slow), kvr_si(kv_bytes(r, e.slow) / best_time(r, e.slow), "B/s").text,
+                  told(r, e.slow), kvr_si(dram, "B/s").text);
 }
 
 static void find_ridge(const roofline *r) {
@@ -480,20 +553,24 @@ static void find_ridge(const roofline *r) {
   for (uint64_t i = 0; i < r->points.rows; i++)
     if (kv_bytes(r, i) > 0) extend(&e, column(r, R_INTENSITY, i));
   kvr_put_number(r->job->vars, "RIDGE", ridge);
-  if (e.high < e.low * 1.02)
-    (void)snprintf(range, sizeof range, "%.0f", e.high);
-  else
-    (void)snprintf(range, sizeof range, "%.0f to %.0f", e.low, e.high);
+  if (e.high < e.low * 1.02) (void)snprintf(range, sizeof range, "%.0f", e.high);
+  else (void)snprintf(range, sizeof range, "%.0f to %.0f", e.low, e.high);
   if (!isfinite(ridge))
-    kvr_put_finding(r->job, "FIND_ROOFLINE",
-                    "DRAM bandwidth or tensor-core rate of this GPU is not known, so there is no ridge point.");
+    kvr_put_finding(
+        r->job, "FIND_ROOFLINE",
+        "DRAM bandwidth or tensor-core rate of this GPU is not known, so there is no ridge point.");
   else if (!isfinite(e.high))
-    kvr_put_finding(r->job, "FIND_ROOFLINE", "Ridge point at %.0f FLOP/B. There is no point to compare with it.", ridge);
-  else
     kvr_put_finding(r->job, "FIND_ROOFLINE",
-                    "Ridge point at %.0f FLOP/B; the problem has %s FLOP per useful byte, so its floor is set by %s. Each string of marks is one kernel, larger marks for longer prefixes; kernels stand side by side.",
-                    ridge, range,
-                    e.high < ridge ? "memory" : e.low > ridge ? "arithmetic" : "memory or arithmetic, depending on the point");
+                    "Ridge point at %.0f FLOP/B. There is no point to compare with it.", ridge);
+  else
+    kvr_put_finding(
+        r->job, "FIND_ROOFLINE",
+        "Ridge point at %.0f FLOP/B; the problem has %s FLOP per useful byte, so its floor is set by %s. "
+        "Each string of marks is one kernel, larger marks for longer prefixes; kernels stand side by side.",
+        ridge, range,
+        e.high < ridge  ? "memory"
+        : e.low > ridge ? "arithmetic"
+                        : "memory or arithmetic, depending on the point");
 }
 
 /* ---- bytes moved ---- */
@@ -530,14 +607,16 @@ static kv_status put_bytes(const roofline *r, kv_error *err) {
   static const char *const names[] = {"from DRAM", "out of L2", "over the L2-to-SM link"};
   kvr_put_number(r->job->vars, "BYTE_ROWS", rows);
   kvr_put_number(r->job->vars, "BYTE_MOST", most);
-  if (worst_row == UINT64_MAX)
-    kvr_put_finding(r->job, "FIND_BYTES", "No byte counts in this dataset.");
+  if (worst_row == UINT64_MAX) kvr_put_finding(r->job, "FIND_BYTES", "No byte counts in this dataset.");
   else
     kvr_put_finding(r->job, "FIND_BYTES",
-                    "Each kernel at its longest prefix. Most redundant: %s moves %.1f times the useful bytes %s (%s for %s "
-                    "useful, prefix %s).", kernel_of(r, worst_row), worst, names[worst_level],
+                    "Each kernel at its longest prefix. Most redundant: %s moves %.1f times the useful bytes "
+                    "%s (%s for %s "
+                    "useful, prefix %s).",
+                    kernel_of(r, worst_row), worst, names[worst_level],
                     kvr_bytes(column(r, level[worst_level], worst_row)).text,
-                    kvr_bytes(column(r, R_USEFUL, worst_row)).text, kvr_count(column(r, R_PREFIX, worst_row)).text);
+                    kvr_bytes(column(r, R_USEFUL, worst_row)).text,
+                    kvr_count(column(r, R_PREFIX, worst_row)).text);
   return kvr_job_close(r->job, &f, err);
 }
 
@@ -557,7 +636,8 @@ static void put_ceiling_row(FILE *f, double y, const char *const cell[5], bool b
   static const double x[] = {36, 126, 186, 306, 406}, width[] = {86, 56, 116, 96, 400};
   for (size_t k = 0; k < 5; k++) {
     char line[512];
-    const kvr_label label = {.x = x[k], .y = y, .size = 10.5, .bold = bold, .colour = bold ? "#333333" : "#000000"};
+    const kvr_label label = {
+        .x = x[k], .y = y, .size = 10.5, .bold = bold, .colour = bold ? "#333333" : "#000000"};
     (void)kvr_wrap(cell[k], 10.5, bold, width[k], 1, line, sizeof line);
     kvr_put_label(f, &label, line);
   }
@@ -580,14 +660,16 @@ static void put_description(const roofline *r, FILE *f, double y) {
   if (each > down) each = down;
   for (uint64_t i = 0; i < r->gpu_row.n && i < 3 * each; i++) {
     bool missing = !*word_at(&r->gpu_value, i);
-    const kvr_label label = {.x = 36 + wide * (double)(i / each), .y = y + 4 + pitch * (double)(i % each + 1), .size = 8.5,
-                             .bold = missing, .colour = missing ? "#D55E00" : "#000000"};
+    const kvr_label label = {.x = 36 + wide * (double)(i / each),
+                             .y = y + 4 + pitch * (double)(i % each + 1),
+                             .size = 8.5,
+                             .bold = missing,
+                             .colour = missing ? "#D55E00" : "#000000"};
     const char *unit = strcmp(word_at(&r->gpu_unit, i), "1") ? word_at(&r->gpu_unit, i) : "";
-    if (missing)
-      (void)snprintf(text, sizeof text, "%.60s: missing", word_at(&r->gpu_row, i));
+    if (missing) (void)snprintf(text, sizeof text, "%.60s: missing", word_at(&r->gpu_row, i));
     else
-      (void)snprintf(text, sizeof text, "%.60s: %.60s%s%.20s (%.30s)", word_at(&r->gpu_row, i), word_at(&r->gpu_value, i),
-                     *unit ? " " : "", unit, word_at(&r->gpu_kind, i));
+      (void)snprintf(text, sizeof text, "%.60s: %.60s%s%.20s (%.30s)", word_at(&r->gpu_row, i),
+                     word_at(&r->gpu_value, i), *unit ? " " : "", unit, word_at(&r->gpu_kind, i));
     (void)kvr_wrap(text, 8.5, missing, wide - 10, 1, line, sizeof line);
     kvr_put_label(f, &label, line);
   }
@@ -603,14 +685,16 @@ static kv_status put_ceiling_table(const roofline *r, kv_error *err) {
   uint64_t shown = r->ceilings.rows < TABLE_ROWS ? r->ceilings.rows : TABLE_ROWS;
   for (uint64_t i = 0; i < shown; i++) {
     kvr_word value = kvr_si(r->ceilings.value[0][i], word_at(&r->unit, i));
-    const char *const cell[5] = {word_at(&r->ceiling, i), word_at(&r->scope, i), value.text, word_at(&r->kind, i),
-                                 word_at(&r->source, i)};
+    const char *const cell[5] = {word_at(&r->ceiling, i), word_at(&r->scope, i), value.text,
+                                 word_at(&r->kind, i), word_at(&r->source, i)};
     put_ceiling_row(f, y += 16.5, cell, false);
   }
   put_description(r, f, y + 30);
   kvr_put_number(r->job->vars, "CEILINGS", (double)r->ceilings.rows);
-  kvr_put_finding(r->job, "FIND_CEILINGS", "What this report measures kernels against%s. Nothing was filled in for a value "
-                  "that nobody published or measured.", shown < r->ceilings.rows ? " (the first rows of a longer table)" : "");
+  kvr_put_finding(r->job, "FIND_CEILINGS",
+                  "What this report measures kernels against%s. Nothing was filled in for a value "
+                  "that nobody published or measured.",
+                  shown < r->ceilings.rows ? " (the first rows of a longer table)" : "");
   return kvr_job_close(r->job, &f, err);
 }
 
@@ -643,8 +727,8 @@ static void cover_roofs(const roofline *r, kvr_cover *c) {
   for (size_t k = 0; k < r->bandwidths + r->computes; k++) {
     const roof *f = k < r->bandwidths ? &r->bandwidth[k] : &r->compute[k - r->bandwidths];
     at += (size_t)snprintf(text + at, sizeof text - at, "%s%.24s %s (%.24s)", at ? ", " : "",
-                           word_at(&r->ceiling, f->row), kvr_si(f->value, word_at(&r->unit, f->row)).text,
-                           word_at(&r->kind, f->row));
+                           spoken(word_at(&r->ceiling, f->row)),
+                           kvr_si(f->value, word_at(&r->unit, f->row)).text, word_at(&r->kind, f->row));
   }
   kvr_cover_row(c, "Roofs", "%s", *text ? text : "none known");
 }
@@ -657,14 +741,15 @@ static kv_status write_cover(const roofline *r, kv_error *err) {
   if (!st) st = kvr_text_attribute(&r->job->src, "driver", driver, sizeof driver, err);
   if (!st) st = kvr_text_attribute(&r->job->src, "clocks", clocks, sizeof clocks, err);
   c->kind = "VERIFY ATTENTION AGAINST THE ROOFLINE  ·  roofline";
-  (void)snprintf(c->title, sizeof c->title, "%s: %.0f queries x %.0f heads", *r->gpu_name ? r->gpu_name : r->gpu, r->queries,
-                 r->heads);
+  (void)snprintf(c->title, sizeof c->title, "%s: %.0f queries x %.0f heads",
+                 *r->gpu_name ? r->gpu_name : r->gpu, r->queries, r->heads);
   memcpy(c->verdict, r->verdict, sizeof c->verdict);
-  (void)snprintf(c->problem, sizeof c->problem,
-                 "The problem: %.0f tree queries, %.0f heads on this GPU, batch %.0f, against a prefix of KV rows of "
-                 "%.0f + %.0f values (%s, %s a row), %.0f layers. How far is each kernel from the roofline?", r->queries,
-                 r->heads, r->batch, r->latent, r->rope, *r->dtype ? r->dtype : "type not recorded",
-                 kvr_bytes(r->row_bytes).text, r->layers);
+  (void)snprintf(
+      c->problem, sizeof c->problem,
+      "The problem: %.0f tree queries, %.0f heads on this GPU, batch %.0f, against a prefix of KV rows of "
+      "%.0f + %.0f values (%s, %s a row), %.0f layers. How far is each kernel from the roofline?",
+      r->queries, r->heads, r->batch, r->latent, r->rope, *r->dtype ? r->dtype : "type not recorded",
+      kvr_bytes(r->row_bytes).text, r->layers);
   missing_values(r, missing, sizeof missing);
   kvr_cover_row(c, "GPU", "%s (%s)", *r->gpu_name ? r->gpu_name : "not recorded", r->gpu);
   kvr_cover_row(c, "Status", "%s", r->status);
@@ -674,9 +759,11 @@ static kv_status write_cover(const roofline *r, kv_error *err) {
   cover_counts(r, c);
   kvr_cover_row(c, "Layouts", "%s", r->layout_source);
   kvr_cover_row(c, "Not measured", "%s",
-                strncmp(r->status, "measured", 8) ? "nothing: every figure is modelled from the description of the GPU"
-                                                  : "points without a measured mark; counters unless a page shows them");
-  kvr_cover_row(c, "Not known", "%s", *missing ? missing : "nothing is missing in the description of this GPU");
+                strncmp(r->status, "measured", 8)
+                    ? "nothing: every figure is modelled from the description of the GPU"
+                    : "points without a measured mark; counters unless a page shows them");
+  kvr_cover_row(c, "Not known", "%s",
+                *missing ? missing : "nothing is missing in the description of this GPU");
   kvr_cover_row(c, "Made by", "%s", history);
   if (!st) st = kvr_cover_write(r->job, c, err);
   free(c);
@@ -700,14 +787,15 @@ static kv_status export_all(roofline *r, kv_error *err) {
   if (!st) st = put_ceiling_table(r, err);
   if (!st) st = write_cover(r, err);
   if (!st)
-    st = kvr_put_footer(r->job, *r->gpu_name ? r->gpu_name : r->gpu, *r->status ? r->status : "status not recorded", err);
+    st = kvr_put_footer(r->job, *r->gpu_name ? r->gpu_name : r->gpu,
+                        *r->status ? r->status : "status not recorded", err);
   return st;
 }
 
 kv_status kvr_export_roofline(kvr_job *job, kv_error *err) {
-  static const kvr_page pages[] = {{"cover.gp", "summary"},          {"roofline-roof.gp", "roofline"},
-                                   {"roofline-bandwidth.gp", "bandwidth"}, {"roofline-time.gp", "time"},
-                                   {"roofline-bytes.gp", "bytes"},   {"roofline-ceilings.gp", "ceilings"}};
+  static const kvr_page pages[] = {
+      {"cover.gp", "summary"},      {"roofline-roof.gp", "roofline"}, {"roofline-bandwidth.gp", "bandwidth"},
+      {"roofline-time.gp", "time"}, {"roofline-bytes.gp", "bytes"},   {"roofline-ceilings.gp", "ceilings"}};
   roofline *r = calloc(1, sizeof *r);
   if (!r) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", job->src.path);
   r->job = job;

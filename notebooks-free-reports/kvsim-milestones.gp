@@ -26,7 +26,8 @@ if (MILE_PREFILL + MILE_DECODE + MILE_END > 0) {
     R = 10.0 ** e
     if (R < X) {
       set arrow 10 + e from larger(R, X_LOW),larger(R, X_LOW) / R to smaller(X, R * Y),smaller(Y, X / R) nohead lw 0.8 dt 3 lc rgb "#909090" back
-      set label 10 + e (R == 1 ? "mean run 1 row" : gprintf("%.0s%c rows", R)) at smaller(X, R * Y) / 1.12,smaller(Y, X / R) / 1.12 \
+      TEXT = R == 1 ? "mean run 1 row" : gprintf("%.0s%c rows", R)
+      set label 10 + e TEXT at smaller(X, R * Y) / 1.12,smaller(Y, X / R) / 1.12 \
         rotate by SLOPE right offset 0,0.55 font FACE.",10" tc rgb GREY front
     }
   }

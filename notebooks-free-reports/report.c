@@ -37,7 +37,8 @@ void kvr_report_name(const char *dataset, char *name, size_t size) {
 static kv_status make_folders(const char *dir, kv_error *err) {
   char path[PATH_MAX];
   size_t n = strlen(dir);
-  if (n == 0 || n + 64 > sizeof path) return kv_fail(err, KV_ERR_USAGE, "report folder '%s': not a usable path", dir);
+  if (n == 0 || n + 64 > sizeof path)
+    return kv_fail(err, KV_ERR_USAGE, "report folder '%s': not a usable path", dir);
   memcpy(path, dir, n + 1);
   for (size_t i = 1; i <= n; i++) {
     if (path[i] != '/' && path[i] != '\0') continue;
@@ -75,10 +76,11 @@ static void close_workshop(workshop *w) {
 /* Scripts are seen through links: whatever their folder is called, gnuplot gets plain names. */
 static kv_status link_script(const workshop *w, const char *share, const char *script, kv_error *err) {
   char target[PATH_MAX], joined[PATH_MAX], link[PATH_MAX + 300];
-  if (snprintf(joined, sizeof joined, "%s/%s", share, script) >= (int)sizeof joined || !realpath(joined, target) ||
-      access(target, R_OK) != 0)
-    return kv_fail(err, KV_ERR_IO, "%s/%s: figure script cannot be read: %s; install anew or set KVROOF_SHARE", share,
-                   script, strerror(errno));
+  if (snprintf(joined, sizeof joined, "%s/%s", share, script) >= (int)sizeof joined ||
+      !realpath(joined, target) || access(target, R_OK) != 0)
+    return kv_fail(err, KV_ERR_IO,
+                   "%s/%s: figure script cannot be read: %s; install anew or set KVROOF_SHARE", share, script,
+                   strerror(errno));
   (void)snprintf(link, sizeof link, "%s/%s", w->folder, script);
   if (symlink(target, link) == 0 || errno == EEXIST) return KV_OK;
   return kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", w->folder, strerror(errno));
@@ -124,13 +126,11 @@ static kv_status export_dataset(const char *dataset, kvr_job *job, kv_error *err
   st = kvr_job_open(job, "vars.gp", &job->vars, err);
   if (st) goto done;
   kvr_put_text(job->vars, "NAME", job->name);
-  if (!strcmp(kind, "kvsim-1"))
-    st = kvr_export_kvsim(job, err);
-  else if (!strcmp(kind, "roofline-1"))
-    st = kvr_export_roofline(job, err);
+  if (!strcmp(kind, "kvsim-1")) st = kvr_export_kvsim(job, err);
+  else if (!strcmp(kind, "roofline-1")) st = kvr_export_roofline(job, err);
   else
-    st = kv_fail(err, KV_ERR_INPUT, "%s: is a '%.40s' file; a report is made of a kvsim-1 or roofline-1 file", dataset,
-                 kind);
+    st = kv_fail(err, KV_ERR_INPUT, "%s: is a '%.40s' file; a report is made of a kvsim-1 or roofline-1 file",
+                 dataset, kind);
   kv_status closed = kvr_job_close(job, &job->vars, st ? NULL : err);
   if (!st) st = closed;
 done:
@@ -149,8 +149,10 @@ static kv_status check_made(const workshop *w, const char *file, const char *sig
   size_t got = f ? fread(head, 1, sizeof head, f) : 0;
   if (f) (void)fclose(f);
   if (got == sizeof head && !memcmp(head, signature, strlen(signature))) return KV_OK;
-  return kv_fail(err, KV_ERR_IO, "gnuplot ended without an error but wrote no valid %s (disk full? no cairo terminals?"
-                 " Debian package gnuplot-nox has them)", file);
+  return kv_fail(err, KV_ERR_IO,
+                 "gnuplot ended without an error but wrote no valid %s (disk full? no cairo terminals?"
+                 " Debian package gnuplot-nox has them)",
+                 file);
 }
 
 static kv_status check_all(const workshop *w, const kvr_job *job, kv_error *err) {
@@ -163,7 +165,8 @@ static kv_status check_all(const workshop *w, const kvr_job *job, kv_error *err)
   return st;
 }
 
-/* cairo 1.16 writes the clock's time into the PDF; the dataset's time makes the bytes depend on the dataset alone. */
+/* cairo 1.16 writes the clock's time into the PDF; the dataset's time makes the bytes depend on the dataset
+ * alone. */
 static kv_status set_creation_date(const workshop *w, time_t when, kv_error *err) {
   static const char mark[] = "/CreationDate (D:";
   char path[PATH_MAX + 300], digits[15];
@@ -233,13 +236,13 @@ static kv_status draw(const workshop *w, const kvr_options *o, time_t when, kv_e
   return kvr_run_gnuplot(&run, err);
 }
 
-static kv_status choose_name(const char *dataset, const kvr_options *o, char *name, size_t size, kv_error *err) {
-  if (o->name)
-    (void)snprintf(name, size, "%s", o->name);
-  else
-    kvr_report_name(dataset, name, size);
+static kv_status choose_name(const char *dataset, const kvr_options *o, char *name, size_t size,
+                             kv_error *err) {
+  if (o->name) (void)snprintf(name, size, "%s", o->name);
+  else kvr_report_name(dataset, name, size);
   if (*name && !strchr(name, '/')) return KV_OK;
-  return kv_fail(err, KV_ERR_USAGE, "'%s' cannot name a report: it must be a file name without a slash", name);
+  return kv_fail(err, KV_ERR_USAGE, "'%s' cannot name a report: it must be a file name without a slash",
+                 name);
 }
 
 kv_status kvr_report(const char *dataset, const char *dir, const char *share, const kvr_options *options,

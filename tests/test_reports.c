@@ -1,5 +1,5 @@
-/* Reports: made from small datasets of both kinds, written here as the programs write them. With KVROOF_KEEP_REPORTS=DIR
- * the reports of the larger ones are left in DIR, to be looked at. */
+/* Reports: made from small datasets of both kinds, written here as the programs write them. With
+ * KVROOF_KEEP_REPORTS=DIR the reports of the larger ones are left in DIR, to be looked at. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,9 @@
 #include "report.h"
 #include "report_fixture.h"
 
-static const char *share(void) { return kv_source("notebooks-free-reports"); }
+static const char *share(void) {
+  return kv_source("notebooks-free-reports");
+}
 
 static bool has_gnuplot(void) {
   static int known = -1;
@@ -74,7 +76,8 @@ static void expect_report(const char *dir, const char *name, const char *const *
 
 static const char *const kvsim_figures[] = {"summary",    "pool",     "fragmentation", "run-lengths",
                                             "milestones", "pool-map", "overhead"};
-static const char *const roofline_figures[] = {"summary", "roofline", "bandwidth", "time", "bytes", "ceilings"};
+static const char *const roofline_figures[] = {"summary", "roofline", "bandwidth",
+                                               "time",    "bytes",    "ceilings"};
 #define KVSIM_PAGES 7
 #define ROOFLINE_PAGES 6
 
@@ -100,7 +103,7 @@ static void a_pool_replay_gives_all_its_pages(void) {
   expect_report(dir, "busy.kvsim", kvsim_figures, KVSIM_PAGES);
   char *text = pdf_text(kv_tmp("busy/busy.kvsim.pdf"));
   if (text) {
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "requests become scattered"));      /* the verdict */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "requests become scattered")); /* the verdict */
     CU_ASSERT_PTR_NOT_NULL(strstr(text, FIXTURE_SHA));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "recorded trace, replayed"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "scheduler step"));
@@ -197,7 +200,8 @@ static void a_roofline_without_points_or_ceilings_is_valid(void) {
   kv_error err = {0};
   const fixture_roofline none = {.kernels = 0, .layouts = 0, .prefixes = 0, .no_ceilings = true};
   const fixture_roofline one = {.kernels = 1, .layouts = 1, .prefixes = 1};
-  const fixture_roofline bare = {.kernels = 3, .layouts = 1, .prefixes = 4, .measured = true, .no_ceilings = true};
+  const fixture_roofline bare = {
+      .kernels = 3, .layouts = 1, .prefixes = 4, .measured = true, .no_ceilings = true};
   CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(kv_tmp("r-none.h5"), &none), KV_OK);
   CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(kv_tmp("r-one.h5"), &one), KV_OK);
   CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(kv_tmp("r-bare.h5"), &bare), KV_OK);
@@ -248,8 +252,9 @@ static void a_failing_gnuplot_is_quoted(void) {
   kv_error err = {0};
   const char *file = kv_tmp("fail.h5"), *dir = kv_tmp("fail");
   small_dataset(file);
-  kvr_options o = {.gnuplot = fake_gnuplot("gp-fails", "echo first >&2; echo 'line 12: undefined variable: X' >&2; "
-                                                       "echo >&2; exit 3")};
+  kvr_options o = {.gnuplot = fake_gnuplot("gp-fails",
+                                           "echo first >&2; echo 'line 12: undefined variable: X' >&2; "
+                                           "echo >&2; exit 3")};
   CU_ASSERT_EQUAL(kvr_report(file, dir, share(), &o, &err), KV_ERR_IO);
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "undefined variable: X"));
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "status 3"));
@@ -338,11 +343,11 @@ static void expect_named_when_gone(const char *file, const char *dataset) {
 }
 
 static void a_missing_dataset_is_named(void) {
-  static const char *const kvsim[] = {"pool/live",         "pool/mean_run",     "scattered/indptr",
+  static const char *const kvsim[] = {"pool/live",           "pool/mean_run",    "scattered/indptr",
                                       "scattered/run_count", "milestones/event", "milestones/rows",
-                                      "final/slot_state",  "final/slot_owner",  "samples/tlb_pages"};
+                                      "final/slot_state",    "final/slot_owner", "samples/tlb_pages"};
   static const char *const roofline[] = {"points/prefix", "points/measured", "points/t2", "kernels/name",
-                                         "layouts/name",  "ceilings/value",  "gpu/kind", "resources/name"};
+                                         "layouts/name",  "ceilings/value",  "gpu/kind",  "resources/name"};
   char a[1024], b[1024]; /* kv_tmp's texts live for 16 calls */
   const fixture_roofline r = {.kernels = 2, .layouts = 1, .prefixes = 2};
   strcpy(a, kv_tmp("whole.h5"));
