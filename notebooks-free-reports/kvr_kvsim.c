@@ -93,7 +93,7 @@ static double mean_run_or_none(double v) {
   return v > 0 ? v : NAN;
 }
 
-static void put_pool_bin(FILE *f, const kvr_table *t, uint64_t from, uint64_t to) {
+static void put_pool_bin(FILE *f, const kvr_table *t, uint64_t from, uint64_t to, double step) {
   spread part[3] = {{0}}, fragmentation = {0}, run = {0}, running = {0}, waiting = {0};
   for (uint64_t i = from; i < to; i++) {
     for (size_t p = 0; p < 3; p++) spread_add(&part[p], t->value[P_LIVE + p][i]);
@@ -102,7 +102,7 @@ static void put_pool_bin(FILE *f, const kvr_table *t, uint64_t from, uint64_t to
     spread_add(&running, t->value[P_RUNNING][i]);
     spread_add(&waiting, t->value[P_WAITING][i] >= 0 ? t->value[P_WAITING][i] : NAN);
   }
-  kvr_put_cell(f, t->value[P_STEP][from]);
+  kvr_put_cell(f, step);
   for (size_t p = 0; p < 3; p++) kvr_put_cell(f, part[p].n ? part[p].sum / (double)part[p].n : NAN);
   put_spread(f, &fragmentation);
   put_spread(f, &run);
@@ -150,7 +150,11 @@ static kv_status export_pool(const kvr_job *job, const kvsim_head *h, kv_error *
   st = kvr_job_open(job, "pool.tsv", &f, err);
   if (st) goto done;
   uint64_t bins = t.rows < BINS ? t.rows : BINS;
-  for (uint64_t b = 0; b < bins; b++) put_pool_bin(f, &t, b * t.rows / bins, (b + 1) * t.rows / bins);
+  for (uint64_t b = 0; b < bins; b++) {
+    uint64_t from = b * t.rows / bins;
+    put_pool_bin(f, &t, from, (b + 1) * t.rows / bins, t.value[P_STEP][from]);
+  }
+  if (t.rows == 1) put_pool_bin(f, &t, 0, 1, t.value[P_STEP][0] + 1); /* one sample is drawn one step wide */
   double known_waiting = 0, most = 0;
   for (uint64_t i = 0; i < t.rows; i++) {
     known_waiting += t.value[P_WAITING][i] >= 0;
@@ -427,11 +431,13 @@ static kv_status put_overheads(const kvr_job *job, overheads *o, kv_error *err) 
   kvr_put_number(job->vars, "OVER_SHOWN", (double)shown);
   kvr_put_number(job->vars, "OVER_ALL", (double)n);
   kvr_put_number(job->vars, "OVER_MOST", most);
-  kvr_put_finding(job, "FIND_OVERHEAD",
-                  "Times the least possible, over %zu request%s: sectors %s; 2-MiB pages %s; DRAM rows "
-                  "(assumed size) %s.",
-                  n, n == 1 ? "" : "s", median_and_worst(o, n, sectors_of).text,
-                  median_and_worst(o, n, tlb_of).text, median_and_worst(o, n, dram_of).text);
+  if (n == 0) kvr_put_finding(job, "FIND_OVERHEAD", "No running request was sampled.");
+  else
+    kvr_put_finding(job, "FIND_OVERHEAD",
+                    "Times the least possible, over %zu request%s: sectors %s; 2-MiB pages %s; DRAM rows "
+                    "(assumed size) %s.",
+                    n, n == 1 ? "" : "s", median_and_worst(o, n, sectors_of).text,
+                    median_and_worst(o, n, tlb_of).text, median_and_worst(o, n, dram_of).text);
   return kvr_job_close(job, &f, err);
 }
 

@@ -8,7 +8,6 @@ if (POOL_ROWS > 0) {
   set lmargin at screen 0.110
   set rmargin at screen 0.957
   set xrange [STEP_FIRST:STEP_LAST > STEP_FIRST ? STEP_LAST : STEP_FIRST + 1]
-  MARK_ONE = POOL_ROWS == 1 ? 7 : -1
   BAND = POOL_PER_POINT > 1 ? sprintf("least to most of %.0f samples a point", POOL_PER_POINT) : ""
 
   set tmargin at screen 0.845
@@ -19,7 +18,7 @@ if (POOL_ROWS > 0) {
   set ylabel "fragmentation\n(1 - largest/free)" font FACE.",11"
   set key at screen 0.957,0.872 right top font FACE.",9.5"
   plot 'pool.tsv' using 1:6:7 with filledcurves fc rgb "#a9d3ee" title BAND, \
-       '' using 1:5 with linespoints pt MARK_ONE lw 1.6 lc rgb "#0072B2"
+       '' using 1:5 with lines lw 1.6 lc rgb "#0072B2"
 
   set tmargin at screen 0.595
   set bmargin at screen 0.375
@@ -35,7 +34,7 @@ if (POOL_ROWS > 0) {
   if (RUN_records > 0) {
     set yrange [1:larger(10, decade_above(RUN_max * 1.01))]
     plot 'pool.tsv' using 1:9:10 with filledcurves fc rgb "#f5c6a5", \
-         '' using 1:8 with linespoints pt MARK_ONE lw 1.6 lc rgb "#D55E00"
+         '' using 1:8 with lines lw 1.6 lc rgb "#D55E00"
   } else {
     set yrange [1:10]
     set label 1 "no request was running at any sampled step" at graph 0.5,0.5 center tc rgb GREY
@@ -55,10 +54,10 @@ if (POOL_ROWS > 0) {
   set ylabel "requests" font FACE.",11"
   set key at graph 0.995,0.99 right top horizontal opaque font FACE.",9.5"
   if (WAITING_KNOWN > 0) {
-    plot 'pool.tsv' using 1:11 with linespoints pt MARK_ONE lw 1.6 lc rgb INK title "running", \
-         '' using 1:12 with linespoints pt MARK_ONE lw 1.6 dt 2 lc rgb "#009E73" title "waiting"
+    plot 'pool.tsv' using 1:11 with lines lw 1.6 lc rgb INK title "running", \
+         '' using 1:12 with lines lw 1.6 dt 2 lc rgb "#009E73" title "waiting"
   } else {
-    plot 'pool.tsv' using 1:11 with linespoints pt MARK_ONE lw 1.6 lc rgb INK title "running (waiting: not recorded)"
+    plot 'pool.tsv' using 1:11 with lines lw 1.6 lc rgb INK title "running (waiting: not recorded)"
   }
 }
 unset multiplot

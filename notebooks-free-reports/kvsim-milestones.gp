@@ -24,7 +24,7 @@ if (MILE_PREFILL + MILE_DECODE + MILE_END > 0) {
   SLOPE = atan2(0.64 * 526 / log10(Y / 0.8), 0.862 * 842 / log10(X / X_LOW)) * 180 / pi
   do for [e = 0:5] {
     R = 10.0 ** e
-    if (R < X) {
+    if (R < X && smaller(X, R * Y) > 4 * X_LOW) {
       set arrow 10 + e from larger(R, X_LOW),larger(R, X_LOW) / R to smaller(X, R * Y),smaller(Y, X / R) nohead lw 0.8 dt 3 lc rgb "#909090" back
       TEXT = R == 1 ? "mean run 1 row" : gprintf("%.0s%c rows", R)
       set label 10 + e TEXT at smaller(X, R * Y) / 1.12,smaller(Y, X / R) / 1.12 \

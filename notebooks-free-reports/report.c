@@ -142,25 +142,36 @@ done:
 
 /* ---- what gnuplot left ---- */
 
-static kv_status check_made(const workshop *w, const char *file, const char *signature, kv_error *err) {
-  char path[PATH_MAX + 300], head[8] = {0};
+/* What a whole file begins and ends with: a disk that fills up leaves a good beginning. */
+typedef struct file_kind {
+  const char *head, *tail;
+  size_t head_size, tail_size;
+} file_kind;
+
+static kv_status check_made(const workshop *w, const char *file, const file_kind *kind, kv_error *err) {
+  char path[PATH_MAX + 300], head[8] = {0}, tail[12] = {0};
   (void)snprintf(path, sizeof path, "%s/%s", w->folder, file);
   FILE *f = fopen(path, "re");
-  size_t got = f ? fread(head, 1, sizeof head, f) : 0;
+  bool good = f && fread(head, 1, kind->head_size, f) == kind->head_size &&
+              !memcmp(head, kind->head, kind->head_size) && !fseek(f, -(long)kind->tail_size, SEEK_END) &&
+              fread(tail, 1, kind->tail_size, f) == kind->tail_size &&
+              !memcmp(tail, kind->tail, kind->tail_size);
   if (f) (void)fclose(f);
-  if (got == sizeof head && !memcmp(head, signature, strlen(signature))) return KV_OK;
+  if (good) return KV_OK;
   return kv_fail(err, KV_ERR_IO,
-                 "gnuplot ended without an error but wrote no valid %s (disk full? no cairo terminals?"
-                 " Debian package gnuplot-nox has them)",
-                 file);
+                 "%s: gnuplot ended without an error but wrote no whole %s (disk full? no cairo terminals? "
+                 "Debian package gnuplot-nox has them)",
+                 w->dir, file);
 }
 
 static kv_status check_all(const workshop *w, const kvr_job *job, kv_error *err) {
-  kv_status st = check_made(w, "report.pdf", "%PDF-", err);
+  static const file_kind pdf = {"%PDF-", "%%EOF\n", 5, 6},
+                         png = {"\x89PNG\r\n\x1a\n", "IEND\xae\x42\x60\x82", 8, 8};
+  kv_status st = check_made(w, "report.pdf", &pdf, err);
   for (size_t i = 0; i < job->page_count && !st; i++) {
     char file[32];
     (void)snprintf(file, sizeof file, "page-%02zu.png", i + 1);
-    st = check_made(w, file, "\x89PNG\r\n\x1a\n", err);
+    st = check_made(w, file, &png, err);
   }
   return st;
 }

@@ -262,6 +262,11 @@ static void a_failing_gnuplot_is_quoted(void) {
   o.gnuplot = fake_gnuplot("gp-lies", "exit 0");
   CU_ASSERT_EQUAL(kvr_report(file, dir, share(), &o, &err), KV_ERR_IO);
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "report.pdf"));
+  o.gnuplot = fake_gnuplot("gp-fills-the-disk", "gnuplot \"$@\" && truncate -s -9 page-03.png");
+  if (has_gnuplot()) {
+    CU_ASSERT_EQUAL(kvr_report(file, dir, share(), &o, &err), KV_ERR_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "page-03.png"));
+  }
   o.gnuplot = fake_gnuplot("gp-dies", "kill -SEGV $$");
   CU_ASSERT_EQUAL(kvr_report(file, dir, share(), &o, &err), KV_ERR_IO);
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "signal 11"));
