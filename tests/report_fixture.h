@@ -468,7 +468,7 @@ static kv_status fixture_kvsim_write(const char *path, const fixture_kvsim *f) {
 
 typedef struct fixture_roofline {
   size_t kernels, layouts, prefixes;
-  bool measured, modelled, no_ceilings;
+  bool measured, modelled, no_ceilings, falling; /* falling: T4 below T3 */
 } fixture_roofline;
 
 static const char *const fx_kernels[] = {"extend_serial",
@@ -532,7 +532,9 @@ static void fx_point(fx_table *t, const fixture_roofline *f, size_t k, size_t l,
                             least,
                             work,
                             work * 1.01,
-                            f->modelled ? work * (k == 0 ? 16 : 1.1) : nan,
+                            f->falling    ? work * 0.5
+                            : f->modelled ? work * (k == 0 ? 16 : 1.1)
+                                          : nan,
                             model,
                             measured,
                             measured * 0.98,
