@@ -13,7 +13,7 @@ if (MAP_POOL > 0) {
   unset grid
   unset colorbox
   # free; cached: of others, of the three largest; live: other, shared, the five largest
-  MAP_COLOURS = "#ffffff #dcdcdc #b9d3e6 #f0cdb0 #b8dccb #7a7a7a #000000 #0072B2 #D55E00 #009E73 #b0568a #4d9bc9"
+  MAP_COLOURS = "#ffffff #e6e6e6 #90b9db #efc9a6 #c2dfb2 #7a7a7a #000000 #0072B2 #D55E00 #009E73 #b0568a #4d9bc9"
   set palette maxcolors 12 defined (0 word(MAP_COLOURS,1), 1 word(MAP_COLOURS,2), 2 word(MAP_COLOURS,3), 3 word(MAP_COLOURS,4), \
     4 word(MAP_COLOURS,5), 5 word(MAP_COLOURS,6), 6 word(MAP_COLOURS,7), 7 word(MAP_COLOURS,8), 8 word(MAP_COLOURS,9), \
     9 word(MAP_COLOURS,10), 10 word(MAP_COLOURS,11), 11 word(MAP_COLOURS,12))

@@ -19,7 +19,7 @@ if (MILE_PREFILL + MILE_DECODE + MILE_END > 0) {
   set format xy "%.0s%c"
   set xlabel "rows of the request (log)"
   set ylabel "contiguous runs (log)"
-  set key at screen 0.957,0.842 right top horizontal Left reverse width 1 maxrows 1
+  set key at screen 0.957,0.842 right top horizontal Left reverse samplen 0.6 width -3 maxcols 3 maxrows 1 font FACE.",10"
   # A line of mean run R meets the frame at its upper end, where its label stands along it.
   SLOPE = atan2(0.64 * 526 / log10(Y / 0.8), 0.862 * 842 / log10(X / X_LOW)) * 180 / pi
   do for [e = 0:5] {
