@@ -256,6 +256,7 @@ static void read_module(cursor *c, module *m, kva_target *target) {
       cursor after = {c->at + n, c->end};
       add_array(m, after, external ? 0 : shared_bytes(after));
       skip_statement(c);
+      external = false;
     } else if (c->at < c->end && (*c->at == ';' || *c->at == '}')) {
       external = false;
       c->at++;

@@ -8,10 +8,10 @@ g() { for t in "$@"; do case $t in
   *l) printf ' -gencode arch=compute_%s,code=lto_%s' "${t%l}" "${t%l}" ;;
   *) printf ' -gencode arch=compute_%s,code=sm_%s' "$t" "$t" ;; esac; done; }
 # machine code for several targets and PTX to fall back on
-nvcc -c $(g 80 90a 100a 120f 80p) fixture.cu -o full.o
-nvcc -shared -Xcompiler -fPIC -cudart none -Xlinker -s $(g 80 90a 100a 120f 80p) fixture.cu -o full.so
+nvcc -O2 -c $(g 80 90a 100a 120f 80p) fixture.cu -o full.o
+nvcc -O2 -shared -Xcompiler -fPIC -cudart none -Xlinker -s $(g 80 90a 100a 120f 80p) fixture.cu -o full.so
 # the case of the brief: Hopper and datacenter Blackwell only, no PTX
-nvcc -shared -Xcompiler -fPIC -cudart none -Xlinker -s $(g 90a 100a) fixture.cu -o hopper_ops.abi3.so
+nvcc -O2 -shared -Xcompiler -fPIC -cudart none -Xlinker -s $(g 90a 100a) fixture.cu -o hopper_ops.abi3.so
 ar rcs full.a full.o
 # packings
 nvcc -cubin -arch=sm_80 fixture.cu -o part_80.cubin
