@@ -106,6 +106,7 @@ typedef enum kva_verdict {
 typedef enum kva_rebuild {
   KVA_NOTHING,       /* runs as it is */
   KVA_FLAG,          /* another -gencode is enough */
+  KVA_GUARD,         /* all its instructions exist, but code built for this very GPU is compiled out: a guard in the source */
   KVA_SMALLER_TILES, /* shared memory above the GPU's limit, static or asked for by the host code */
   KVA_REWRITE,       /* instructions that no target of this GPU has */
   KVA_UNKNOWN,       /* compiled out for every target in the file: the body is not there to look at */
@@ -114,7 +115,7 @@ typedef enum kva_rebuild {
 
 const char *kva_verdict_name(kva_verdict verdict); /* "runs natively", ... */
 const char *kva_verdict_key(kva_verdict verdict);  /* "native", ... for JSON */
-const char *kva_rebuild_key(kva_rebuild rebuild);  /* "nothing", "flag", "smaller-tiles", "rewrite", "unknown" */
+const char *kva_rebuild_key(kva_rebuild rebuild);  /* "nothing", "flag", "guard", "smaller-tiles", "rewrite", "unknown" */
 
 /* A kernel of a file, all its variants together. */
 typedef struct kva_judged {

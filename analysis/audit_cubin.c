@@ -92,6 +92,7 @@ typedef struct code_section {
   bytes text;
   int32_t registers, shared, max_threads;
   bool dynamic;
+  bool entry; /* a kernel's; else a function that kernels call */
 } code_section;
 
 typedef struct cubin {
@@ -103,6 +104,7 @@ typedef struct cubin {
   bytes info; /* .nv.info */
   int32_t *registers, *stack; /* [symbol_count], -1 unknown */
   size_t symbol_count;
+  kva_kernel functions; /* what sections that are no kernel's hold together */
   size_t touched; /* bytes of the mapping in use, about */
 } cubin;
 
@@ -166,13 +168,21 @@ static bool touches_shared(unsigned opcode) {
   }
 }
 
-static bool count_instructions(bytes text, unsigned sm, kva_kernel *k) {
-  bool shared = false;
+/* What a pass over code sees besides the counts. */
+typedef struct seen_in_code {
+  bool shared; /* uses shared memory */
+  bool calls;
+} seen_in_code;
+
+static seen_in_code count_instructions(bytes text, unsigned sm, kva_kernel *k) {
+  seen_in_code seen = {false, false};
+  enum { CALL_ABSOLUTE = 0x143, CALL_RELATIVE = 0x144 }; /* low nine bits */
   enum { NOP = 0x918, EXIT = 0x94d, TRAP = 0x95c, BRA = 0x947 };
   for (size_t i = 0; i + 16 <= text.size; i += 16) {
     unsigned opcode = u16(text.at + i) & 0xfffu;
     int f = kva_opcode_feature(opcode, sm);
-    shared |= touches_shared(opcode);
+    seen.shared |= touches_shared(opcode);
+    seen.calls |= (opcode & 0x1ff) == CALL_ABSOLUTE || (opcode & 0x1ff) == CALL_RELATIVE;
     if (opcode == TRAP) k->traps++;
     if (opcode != NOP && opcode != BRA) k->instructions++;
     if (f >= 0) {
@@ -180,7 +190,7 @@ static bool count_instructions(bytes text, unsigned sm, kva_kernel *k) {
       k->features |= KVA_BIT(f);
     }
   }
-  return shared;
+  return seen;
 }
 
 /* Touching one page of a file maps the 64 KB round it, so pages go back by what was touched, the whole cubin at once. */
@@ -191,6 +201,13 @@ static void give_back(cubin *c) {
     kva_release(c->options->mapped, (const unsigned char *)raw, size);
     c->touched = 0;
   }
+}
+
+static void add_functions(const cubin *c, kva_kernel *k) {
+  k->features |= c->functions.features;
+  k->instructions += c->functions.instructions;
+  k->traps += c->functions.traps;
+  for (size_t f = 0; f < KVA_FEATURES; f++) k->count[f] += c->functions.count[f];
 }
 
 static void give_kernel(cubin *c, size_t index, const GElf_Sym *symbol, const char *name, kva_kernel_visit visit,
@@ -205,7 +222,9 @@ static void give_kernel(cubin *c, size_t index, const GElf_Sym *symbol, const ch
                   .max_threads = s->max_threads,
                   .dynamic_shared = s->dynamic};
   if (c->options->code && c->options->sm >= 70 && s->text.at) {
-    k.dynamic_shared &= count_instructions(s->text, c->options->sm, &k);
+    seen_in_code seen = count_instructions(s->text, c->options->sm, &k);
+    if (seen.calls) add_functions(c, &k);
+    k.dynamic_shared &= seen.shared;
     c->touched += s->text.size + FAULT_AROUND;
   }
   visit(context, &k);
@@ -230,6 +249,11 @@ static const char *read_sections(cubin *c) {
   return c->symbols ? NULL : "no symbol table";
 }
 
+static bool is_kernel(const cubin *c, const GElf_Sym *symbol) {
+  return GELF_ST_TYPE(symbol->st_info) == STT_FUNC && (symbol->st_other & STO_ENTRY) &&
+         symbol->st_shndx != SHN_UNDEF && symbol->st_shndx < c->sections;
+}
+
 static const char *read_symbols(cubin *c, kva_kernel_visit visit, void *context) {
   GElf_Shdr h;
   Elf_Data *data = elf_getdata(c->symbols, NULL);
@@ -244,8 +268,14 @@ static const char *read_symbols(cubin *c, kva_kernel_visit visit, void *context)
   for (size_t i = 0; i < c->symbol_count; i++) {
     GElf_Sym symbol;
     if (!gelf_getsym(data, (int)i, &symbol)) return "a symbol that libelf cannot read";
-    if (GELF_ST_TYPE(symbol.st_info) != STT_FUNC || !(symbol.st_other & STO_ENTRY)) continue;
-    if (symbol.st_shndx == SHN_UNDEF || symbol.st_shndx >= c->sections) continue;
+    if (is_kernel(c, &symbol)) c->section[symbol.st_shndx].entry = true;
+  }
+  for (size_t i = 0; c->options->code && c->options->sm >= 70 && i < c->sections; i++)
+    if (!c->section[i].entry && c->section[i].text.at)
+      (void)count_instructions(c->section[i].text, c->options->sm, &c->functions);
+  for (size_t i = 0; i < c->symbol_count; i++) {
+    GElf_Sym symbol;
+    if (!gelf_getsym(data, (int)i, &symbol) || !is_kernel(c, &symbol)) continue;
     const char *name = elf_strptr(c->elf, h.sh_link, symbol.st_name);
     if (!name) return "a kernel's name lies outside the string table";
     give_kernel(c, i, &symbol, name, visit, context);

@@ -148,6 +148,16 @@ static void say_rebuild(line *l, const kva_file *file, const kva_judgement *j, c
       }
       say_shared(l, j, k, v);
       break;
+    case KVA_GUARD:
+      say(l, "no flag helps, it was built for sm_%u already: a guard in its source leaves this GPU out, though all that its %s body "
+          "uses exists there", j->sm, from);
+      if (v->features) {
+        say(l, " (");
+        say_features(l, v->features);
+        say(l, ")");
+      }
+      say_shared(l, j, k, v);
+      break;
     case KVA_SMALLER_TILES:
       say(l, "smaller tiles, then -gencode arch=compute_%s,code=%s", flag + 3, flag);
       say_shared(l, j, k, v);

@@ -184,7 +184,7 @@ static kv_status write_families(hid_t file, const kva_audit *audit, const kva_te
   static const column texts[] = {{"family", "", "kernels' name without template arguments"},
                                  {"verdict", "", "the worst of the family's kernels"},
                                  {"why", "", "evidence for the verdict"},
-                                 {"rebuild", "", "nothing, flag, smaller-tiles, rewrite or unknown: the hardest of its kernels"},
+                                 {"rebuild", "", "nothing, flag, guard, smaller-tiles, rewrite or unknown: the hardest of its kernels"},
                                  {"rebuild_how", "", "evidence for what a rebuild takes"},
                                  {"missing", "", "instructions that no target of the GPU has"}};
   static const column numbers[] = {{"file", "1", "row of /files"},

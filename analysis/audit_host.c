@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ATTRIBUTE_DYNAMIC_SHARED = 8, NEAR = 40, WINDOW = 192, FAR = 400, SHARED_MOST = 256 * 1024, STEP = 1 << 24 };
+enum { ATTRIBUTE_DYNAMIC_SHARED = 8, NEAR = 40, WINDOW = 192, FAR = 400, SHARED_MOST = 256 * 1024, STEP = 1 << 22 };
 
 /* Where a handle is taken from: the address of the stub itself, or of the slot of the global offset table that holds
  * it. Both are the same all over a library, so the address serves as a key. */
@@ -75,14 +75,18 @@ static uint64_t nearest_load(const host *h, size_t at, unsigned reg, size_t befo
   return 0;
 }
 
+/* Gives back what a pass has walked over, every STEP bytes; what is looked back at is read again. */
+static void walked(const host *h, size_t at, size_t *held) {
+  if (at - *held < STEP) return;
+  kva_release(h->object, h->text + *held, at - *held);
+  *held = at;
+}
+
 /* First pass: __cudaRegisterFunction(fatbin, handle in rsi, name in rdx, ...). */
 static bool find_handles(host *h, const kva_names *names) {
   size_t held = 0;
   for (size_t at = 0; at + 7 <= h->size; at++) {
-    if (at - held > STEP) {
-      kva_release(h->object, h->text + held, at - held);
-      held = at;
-    }
+    walked(h, at, &held);
     uint64_t address = h->text[at] == 0x48 ? rip_load(h, at, 2) : 0;
     size_t length = 0;
     uint32_t name;
@@ -160,9 +164,11 @@ static uint64_t find_setter(const host *h) {
     uint64_t target;
     size_t votes;
   } seen[32] = {{0, 0}};
-  size_t best = 0;
-  for (const unsigned char *p = h->text, *end = h->text + h->size; (p = memmem(p, (size_t)(end - p), wanted, sizeof wanted)); p++) {
-    size_t at = (size_t)(p - h->text), call = at + sizeof wanted, i = 0;
+  size_t best = 0, held = 0;
+  for (size_t at = 0; at + sizeof wanted <= h->size; at++) {
+    walked(h, at, &held);
+    if (h->text[at] != wanted[0] || memcmp(h->text + at, wanted, sizeof wanted)) continue;
+    size_t call = at + sizeof wanted, i = 0;
     while (call < at + NEAR && !call_target(h, call)) call++;
     uint64_t target = call < at + NEAR ? call_target(h, call) : 0;
     if (!target || !arguments_of(h, call, at > NEAR ? at - NEAR : 0).kernel) continue;
@@ -177,8 +183,9 @@ static uint64_t find_setter(const host *h) {
 /* Second pass: cudaFuncSetAttribute(handle, 8, bytes). */
 static bool find_launches(host *h, kva_launch **launch, size_t *count) {
   uint64_t setter = h->handles ? find_setter(h) : 0;
-  size_t capacity = 0, n = 0, last = 0;
+  size_t capacity = 0, n = 0, last = 0, held = 0;
   for (size_t at = 0; setter && at + 5 <= h->size; at++) {
+    walked(h, at, &held);
     if (h->text[at] != 0xe8 || call_target(h, at) != setter) continue;
     arguments a = arguments_of(h, at, last);
     last = at + 5;

@@ -20,7 +20,7 @@ const char *kva_verdict_key(kva_verdict v) {
 }
 
 const char *kva_rebuild_key(kva_rebuild r) {
-  static const char *const key[KVA_REBUILDS] = {"nothing", "flag", "smaller-tiles", "rewrite", "unknown"};
+  static const char *const key[KVA_REBUILDS] = {"nothing", "flag", "guard", "smaller-tiles", "rewrite", "unknown"};
   return r < KVA_REBUILDS ? key[r] : "";
 }
 
@@ -104,7 +104,12 @@ static void judge_rebuild(judging *g, kva_judged *k, yardstick y) {
   }
   const kva_variant *v = &g->file->variant[k->variant];
   bool stubs = fewest == UINT32_MAX, large = too_large(g, k, v);
-  k->rebuild = stubs ? KVA_UNKNOWN : k->missing ? KVA_REWRITE : large ? KVA_SMALLER_TILES : KVA_FLAG;
+  bool built_for_it = k->verdict == KVA_STUB && g->file->entry[g->file->variant[k->loaded].entry].target.sm == g->j->sm;
+  k->rebuild = stubs          ? KVA_UNKNOWN
+               : k->missing   ? KVA_REWRITE
+               : large        ? KVA_SMALLER_TILES
+               : built_for_it ? KVA_GUARD
+                              : KVA_FLAG;
   if (!kva_target_for(v->features & ~k->missing, g->j->sm, &k->flag)) k->flag = (kva_target){g->j->sm, 'a'};
 }
 

@@ -272,6 +272,7 @@ static void give_kernels(module *m, kva_kernel_visit visit, void *context) {
     if (m->calls[i]) {
       k->features |= m->functions.features;
       k->traps += m->functions.traps;
+      k->instructions += m->functions.instructions; /* a body may be in a function of its own */
       for (unsigned f = 0; f < KVA_FEATURES; f++) k->count[f] += m->functions.count[f];
     }
     uint64_t shared = (uint64_t)k->shared;

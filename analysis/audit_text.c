@@ -167,10 +167,12 @@ static kv_status map_cell(const kva_audit *audit, const kva_file *file, unsigned
   return KV_OK;
 }
 
-/* The end of a long name says more than its beginning. */
-static const char *tail(const char *name, size_t width) {
+/* The end of a long name says more than its beginning: a wheel's member without the wheel, else the last characters. */
+static void short_name(const char *name, size_t width, char *out, size_t size) {
+  const char *bang = strrchr(name, '!');
+  if (bang) name = bang + 1;
   size_t n = strlen(name);
-  return n > width ? name + n - width : name;
+  (void)snprintf(out, size, n > width ? "..%s" : "%s", n > width ? name + n - width + 2 : name);
 }
 
 static kv_status tell_map(FILE *out, const kva_audit *audit, const kva_tell *tell, kv_error *err) {
@@ -184,14 +186,15 @@ static kv_status tell_map(FILE *out, const kva_audit *audit, const kva_tell *tel
   (void)fputc('\n', out);
   for (size_t i = 0; i < audit->files; i++) {
     const kva_file *file = &audit->file[i];
-    char cell[16][8];
+    char cell[16][8], name[WIDTH + 8];
     size_t kernels = 0;
     for (size_t c = 0; c < kva_map_column_count; c++) {
       kv_status st = map_cell(audit, file, kva_map_columns[c], tell->only, cell[c], &kernels, err);
       if (st) return st;
     }
     if (!kernels) continue;
-    (void)fprintf(out, "%-*s %8zu", WIDTH, tail(file->name, WIDTH), kernels);
+    short_name(file->name, WIDTH, name, sizeof name);
+    (void)fprintf(out, "%-*s %8zu", WIDTH, name, kernels);
     for (size_t c = 0; c < kva_map_column_count; c++) (void)fprintf(out, " %6s", cell[c]);
     (void)fputc('\n', out);
   }

@@ -80,7 +80,7 @@ static const kva_variant *variant(const kva_audit *audit, size_t file, const cha
 static void kernels_have_their_resources(void) {
   kva_audit audit;
   collect(&audit, "full.so");
-  CU_ASSERT_EQUAL(audit.names.count, 7);
+  CU_ASSERT_EQUAL(audit.names.count, 8);
   const kva_variant *v = variant(&audit, 0, "kvfix::tile<256>", KVA_KIND_CODE, 80);
   CU_ASSERT_PTR_NOT_NULL_FATAL(v);
   CU_ASSERT_EQUAL(v->registers, 10);

@@ -70,6 +70,9 @@ static void verdicts_follow_from_what_was_built(void) {
   expect("sm_86.cubin", 80, "kvfix::merge", KVA_CANNOT, KVA_FLAG, 0);
   expect("sm_86.cubin", 80, HOPPER, KVA_CANNOT, KVA_UNKNOWN, 0); /* nothing but a trap is there to judge by */
   expect("lz4.fatbin", 120, HOPPER, KVA_STUB, KVA_UNKNOWN, 0);
+  expect("full.so", 120, "kvfix::guarded", KVA_STUB, KVA_GUARD, 0);
+  expect("full.so", 86, "kvfix::guarded", KVA_STUB, KVA_FLAG, 0); /* its code is for 8.0 */
+  expect("full.so", 90, "kvfix::guarded", KVA_NATIVE, KVA_NOTHING, 0);
   expect("relocatable.o", 120, "kvfix::merge", KVA_JIT, KVA_NOTHING, 0);
 }
 
@@ -99,7 +102,7 @@ static void explanations_carry_their_evidence(void) {
   bool seen = false;
   collect(&audit, "hopper_ops.abi3.so");
   CU_ASSERT_EQUAL_FATAL(kva_judge(&audit, &audit.file[0], 120, NULL, &j, &err), KV_OK);
-  CU_ASSERT_EQUAL(j.groups, 6);
+  CU_ASSERT_EQUAL(j.groups, 7);
   for (size_t i = 0; i < j.groups; i++) {
     if (strcmp(audit.families.text[j.group[i].family], "kvfix::device_kernel")) continue;
     kva_explain(&audit, &audit.file[0], &j, &j.group[i], why, sizeof why, rebuild, sizeof rebuild);
@@ -214,7 +217,7 @@ static void two_versions_are_compared(void) {
   char *text = told_diff("hopper_ops.abi3.so", "full.so", 120);
   has(text, "entries 2 -> 5, of which 2 unchanged to the byte"); /* the same source, the same compiler */
   has(text, "targets gained: sm_80 PTX, sm_80 code, sm_120f code");
-  has(text, "kernels: 0 gone, 0 new, 7 kept by name");
+  has(text, "kernels: 0 gone, 0 new, 8 kept by name");
   has(text, "sm_120 kvfix::merge: 1 cannot-run -> 1 native");
   CU_ASSERT_PTR_NULL(strstr(text, "targets lost"));
   free(text);

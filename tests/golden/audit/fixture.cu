@@ -76,6 +76,14 @@ __global__ void large(float *out) {
   out[threadIdx.x] = ring2[blockDim.x - 1 - threadIdx.x];
 }
 
+// A guard that was never widened: a real body for 9.x alone, of instructions that exist everywhere.
+__global__ void guarded(float *out) {
+#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
+#pragma unroll
+  for (int i = 0; i < 64; i++) out[threadIdx.x + 128 * i] = sqrtf(out[threadIdx.x + 64 * i]) * i;
+#endif
+}
+
 // Host code as libraries have it: 150,000 bytes for `large`, 61,440 for `portable`.
 int launch(float *out, const uint4 *in) {
   if (cudaFuncSetAttribute(large, cudaFuncAttributeMaxDynamicSharedMemorySize, 150000) != cudaSuccess) return 1;
