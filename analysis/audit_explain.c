@@ -83,6 +83,20 @@ static const kva_variant *real_of(const kva_file *file, const kva_judgement *j, 
   return real;
 }
 
+/* PTX that would be compiled here, were it not for instructions that its own target does not have. */
+static void say_unsound(line *l, const kva_file *file, const kva_judgement *j, const kva_judged *k) {
+  for (uint32_t i = 0; i < k->many; i++) {
+    const kva_variant *v = &file->variant[j->order[k->first + i]];
+    kva_target t = file->entry[v->entry].target;
+    if (file->entry[v->entry].kind != KVA_KIND_PTX || !kva_ptx_compiles(t, j->sm)) continue;
+    for (unsigned f = 0; f < KVA_FEATURES; f++)
+      if ((v->features & KVA_BIT(f)) && !kva_feature_in((kva_feature)f, t)) {
+        say(l, "; the PTX does not compile: its target has no %s", kva_feature_key((kva_feature)f));
+        return;
+      }
+  }
+}
+
 static void say_stub(line *l, const kva_file *file, const kva_judgement *j, const kva_judged *k) {
   const kva_variant *stub = k->loaded < file->variants ? &file->variant[k->loaded] : NULL, *real = real_of(file, j, k);
   char target[KVA_TARGET_TEXT], other[KVA_TARGET_TEXT];
@@ -118,6 +132,7 @@ static void say_why(line *l, const kva_file *file, const kva_judgement *j, const
     default:
       if (!say_targets(l, file, j, k, KVA_KIND_CODE, "machine code only for ")) say(l, "no machine code");
       if (!say_targets(l, file, j, k, KVA_KIND_PTX, "; PTX only for ")) say(l, "; no PTX");
+      say_unsound(l, file, j, k);
   }
 }
 

@@ -100,7 +100,7 @@ static kv_status list_region(const kva_object *o, uint64_t at, uint64_t end, kva
       kva_release(o, data + held, at - held);
       held = at;
     }
-    if (u32(data + at) != FATBIN_MAGIC) {
+    if (u32(data + at) != FATBIN_MAGIC || u16(data + at + 4) == 0) {
       if (u64(data + at)) e->skipped += 8;
       at += 8;
       continue;
@@ -152,7 +152,12 @@ static kv_status list_host(const kva_object *o, Elf *elf, kva_entries *e, kv_err
     if (st) return st;
     if (e->count) e->origin = place[i].origin;
   }
-  return KV_OK;
+  size_t sections = 1;
+  if (e->count || elf_getshdrnum(elf, &sections) || sections) return KV_OK;
+  kv_status st = list_region(o, 0, o->size, e, err); /* stripped of its section table: look for the magic number */
+  e->skipped = 0;
+  if (e->count) e->origin = KVA_LINKED;
+  return st;
 }
 
 static kv_status list_elf(const kva_object *o, kva_entries *e, kv_error *err) {

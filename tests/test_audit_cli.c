@@ -125,12 +125,23 @@ static void the_dataset_holds_the_same(void) {
   (void)H5Fclose(file);
 }
 
+/* Our count of instructions against nvdisasm's, kernel by kernel, where nvdisasm is installed: a difference would be
+ * listed as a problem and end with 3. */
+static void nvdisasm_counts_the_same(void) {
+  if (kv_run(NULL, NULL, "command -v nvdisasm >/dev/null") != 0) {
+    printf("(no nvdisasm here: left out) ");
+    return;
+  }
+  expect("full.so --gpu sm_120 --kernels . --sass", 0, "instructions (by nvdisasm): wgmma x96", NULL);
+}
+
 void suite_audit_cli(void) {
   static const kv_test_case cases[] = {{"exit statuses", exit_statuses_are_the_documented_ones},
                                        {"damage", damage_is_told_and_ends_with_3},
                                        {"map", the_map_covers_a_set_of_libraries},
                                        {"JSON", json_holds_entries_map_and_families},
                                        {"dataset", the_dataset_holds_the_same},
+                                       {"nvdisasm", nvdisasm_counts_the_same},
                                        {NULL, NULL}};
   kv_suite("audit_cli", cases);
 }

@@ -211,6 +211,24 @@ static void a_crafted_fatbin_is_read(void) {
   kva_entries_free(&e);
 }
 
+/* An ELF file without a section table (sstrip): the fatbin is found by its magic number. */
+static void a_file_without_sections_is_searched(void) {
+  size_t size = 0;
+  kva_audit audit = {0};
+  kva_collect_options options = {.code = true, .threads = 1};
+  kv_error err;
+  char *data = read_file(kv_source("tests/golden/audit/full.so"), &size);
+  CU_ASSERT_PTR_NOT_NULL_FATAL(data);
+  memset(data + 40, 0, 8);      /* e_shoff */
+  memset(data + 60, 0, 2 + 2);  /* e_shnum, e_shstrndx */
+  CU_ASSERT_EQUAL(kva_audit_add_memory(&audit, "x", (unsigned char *)data, size, &options, &err), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(audit.files, 1);
+  CU_ASSERT_EQUAL(audit.file[0].entries, 5);
+  CU_ASSERT_EQUAL(audit.names.count, 8);
+  kva_audit_free(&audit);
+  free(data);
+}
+
 static void bombs_and_lying_sizes_are_refused(void) {
   static unsigned char zeros[1 << 20], packed[1 << 15];
   size_t n = ZSTD_compress(packed, sizeof packed, zeros, sizeof zeros, 19);
@@ -364,6 +382,7 @@ void suite_audit_container(void) {
                                        {"packings", packings_hold_the_same},
                                        {"wheels and folders", wheels_and_folders_are_walked},
                                        {"crafted fatbin", a_crafted_fatbin_is_read},
+                                       {"no section table", a_file_without_sections_is_searched},
                                        {"bombs", bombs_and_lying_sizes_are_refused},
                                        {"lying headers", headers_that_lie_are_told},
                                        {"cut and changed files", cut_and_changed_files_end_quietly},

@@ -117,6 +117,27 @@ static void explanations_carry_their_evidence(void) {
   kva_audit_free(&audit);
 }
 
+/* wgmma in PTX for plain sm_90: nvcc passes it on, the driver's compiler will not. */
+static void ptx_that_will_not_compile_is_told(void) {
+  static const char ptx[] = ".version 8.0\n.target sm_90\n.address_size 64\n.entry k(){ wgmma.fence.sync.aligned; ret; }\n";
+  kva_audit audit = {0};
+  kva_judgement j;
+  kv_error err;
+  char why[512], rebuild[512];
+  kva_collect_options options = {.code = true, .threads = 1};
+  CU_ASSERT_EQUAL_FATAL(kva_audit_add_memory(&audit, "x", (const unsigned char *)ptx, sizeof ptx - 1, &options, &err), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kva_audit_families(&audit, &err), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kva_judge(&audit, &audit.file[0], 90, NULL, &j, &err), KV_OK);
+  CU_ASSERT_EQUAL(j.kernel[0].verdict, KVA_CANNOT);
+  CU_ASSERT_EQUAL(j.kernel[0].rebuild, KVA_FLAG);
+  CU_ASSERT(j.kernel[0].flag.sm == 90 && j.kernel[0].flag.suffix == 'a');
+  kva_explain(&audit, &audit.file[0], &j, &j.group[0], why, sizeof why, rebuild, sizeof rebuild);
+  CU_ASSERT_PTR_NOT_NULL(strstr(why, "does not compile: its target has no wgmma"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(rebuild, "arch=compute_90a,code=sm_90a"));
+  kva_judgement_free(&j);
+  kva_audit_free(&audit);
+}
+
 static void a_regular_expression_narrows_down(void) {
   kva_audit audit;
   kva_judgement j;
@@ -263,6 +284,7 @@ void suite_audit_judge(void) {
   static const kv_test_case cases[] = {{"verdicts", verdicts_follow_from_what_was_built},
                                        {"launch sizes", launch_sizes_come_from_host_code},
                                        {"explanations", explanations_carry_their_evidence},
+                                       {"unsound PTX", ptx_that_will_not_compile_is_told},
                                        {"kernels by expression", a_regular_expression_narrows_down},
                                        {"build files", build_files_are_read_and_compared},
                                        {"self-naming variables", variables_that_name_each_other_end},
