@@ -44,9 +44,9 @@ typedef struct kva_held {
   uint16_t version_major, version_minor;
   bool bare;
   uint64_t flags, stored, size;
-  uint64_t code_hash; /* FNV-1a of the unpacked payload; 0 where not unpacked */
+  uint64_t code_hash; /* FNV-1a of the unpacked payload; 0 where not asked for */
   uint32_t kernels;
-  char problem[160]; /* empty if read whole */
+  char *problem; /* NULL if read whole */
 } kva_held;
 
 typedef struct kva_file {
@@ -76,6 +76,7 @@ typedef struct kva_audit {
 typedef struct kva_collect_options {
   bool entries_only; /* list entries, unpack nothing */
   bool code;         /* count machine instructions */
+  bool hash;         /* fill code_hash: for comparing versions */
   unsigned threads;  /* 0: one a processor */
   const regex_t *sass; /* non-NULL: kernels whose demangled name matches are put through nvdisasm too */
   void (*progress)(void *context, uint64_t files);

@@ -1,5 +1,6 @@
 /* Collecting: entries of every object, unpacked by a few threads, their kernels kept. */
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +20,7 @@ typedef struct collecting {
 typedef struct entry_work {
   kva_variant *variant;
   size_t count, capacity;
-  kv_error err;
-  kv_status status;
+  kv_status status; /* KV_ERR_MEMORY, or KV_OK */
 } entry_work;
 
 typedef struct job {
@@ -60,7 +60,7 @@ static void keep_kernel(void *context, const kva_kernel *k) {
     size_t capacity = w->capacity ? 2 * w->capacity : 8;
     kva_variant *more = realloc(w->variant, capacity * sizeof *more);
     if (!more) {
-      w->status = kv_fail(&w->err, KV_ERR_MEMORY, "kernels: out of memory");
+      w->status = KV_ERR_MEMORY;
       return;
     }
     w->variant = more;
@@ -78,7 +78,7 @@ static void keep_kernel(void *context, const kva_kernel *k) {
                        .traps = k->traps};
   for (size_t f = 0; f < KVA_FEATURES; f++) out->count[f] = (uint16_t)(k->count[f] < 65535 ? k->count[f] : 65535);
   (void)pthread_mutex_lock(&v->job->lock);
-  w->status = kva_names_add(&v->job->audit->names, k->name, k->name_length, &out->name, &w->err);
+  w->status = kva_names_add(&v->job->audit->names, k->name, k->name_length, &out->name, NULL);
   (void)pthread_mutex_unlock(&v->job->lock);
   if (!w->status) w->count++;
 }
@@ -102,6 +102,16 @@ static uint64_t hash_bytes(const unsigned char *p, size_t n, const kva_object *o
   return h ? h : 1;
 }
 
+static void note(kva_held *held, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The first problem of an entry is kept. */
+static void note(kva_held *held, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  if (!held->problem && vasprintf(&held->problem, format, args) < 0) held->problem = NULL;
+  va_end(args);
+}
+
 /* Our own count beside nvdisasm's, for the features that both know: a difference is an error of ours. */
 static void take_sass(void *context, const kva_sass_state *s) {
   const entry_visit *v = context;
@@ -116,10 +126,9 @@ static void take_sass(void *context, const kva_sass_state *s) {
     for (size_t f = 0; f < KVA_FEATURES; f++) {
       uint16_t count = (uint16_t)(s->count[f] < 65535 ? s->count[f] : 65535);
       bool ours = kva_feature_mnemonic((kva_feature)f)[0] != '\0';
-      if (ours && count != k->count[f] && f != KVA_MBARRIER && !j->held[v->entry].problem[0])
-        (void)snprintf(j->held[v->entry].problem, sizeof j->held[v->entry].problem,
-                       "%s: %u counted, %u by nvdisasm in %.80s", kva_feature_key((kva_feature)f), k->count[f], count,
-                       s->kernel);
+      if (ours && count != k->count[f] && f != KVA_MBARRIER)
+        note(&j->held[v->entry], "%s: %u counted, %u by nvdisasm in %.80s", kva_feature_key((kva_feature)f), k->count[f],
+             count, s->kernel);
       if (count) k->count[f] = count;
     }
     k->features |= s->features;
@@ -151,7 +160,7 @@ static void read_entry(job *j, size_t i, kva_buffer *buffer) {
   if (e->kind != KVA_KIND_CODE && e->kind != KVA_KIND_PTX) return;
   kv_status st = kva_unpack(e, buffer, &data, &size, &err);
   const kva_object *mapped = data == e->payload ? j->object : NULL;
-  if (!st) j->held[i].code_hash = hash_bytes(data, size, mapped);
+  if (!st && j->options->hash) j->held[i].code_hash = hash_bytes(data, size, mapped);
   if (!st && e->kind == KVA_KIND_CODE) {
     kva_cubin_options o = {.sm = e->target.sm, .code = j->options->code, .mapped = mapped};
     st = kva_cubin_kernels(data, size, &o, keep_kernel, &v, &err);
@@ -162,11 +171,8 @@ static void read_entry(job *j, size_t i, kva_buffer *buffer) {
     st = kva_ptx_kernels((const char *)data, size, &target, keep_kernel, &v, &err);
     if (e->bare) j->held[i].target = target;
   }
-  if (st == KV_ERR_MEMORY && !j->work[i].status) {
-    j->work[i].status = st;
-    j->work[i].err = err;
-  }
-  if (st) (void)snprintf(j->held[i].problem, sizeof j->held[i].problem, "%.159s", err.text);
+  if (st == KV_ERR_MEMORY && !j->work[i].status) j->work[i].status = st;
+  if (st) note(&j->held[i], "%s", err.text);
   j->held[i].kernels = (uint32_t)j->work[i].count;
   kva_release(j->object, e->payload, (size_t)e->stored);
 }
@@ -221,7 +227,7 @@ static kv_status gather(job *j, kva_file *file, kv_error *err) {
   kv_status st = KV_OK;
   for (size_t i = 0; i < j->entries->count; i++) {
     file->variants += j->work[i].count;
-    if (j->work[i].status) st = kv_fail(err, j->work[i].status, "%s: %s", j->object->name, j->work[i].err.text);
+    if (j->work[i].status) st = kv_fail(err, j->work[i].status, "%s: out of memory", j->object->name);
   }
   if (!st && file->variants) {
     file->variant = malloc(file->variants * sizeof *file->variant);
@@ -268,7 +274,7 @@ static kv_status read_kernels(kva_audit *audit, const kva_collect_options *optio
   (void)pthread_cond_destroy(&j.room);
   free(j.work);
   for (size_t i = 0; i < entries->count && !st; i++)
-    if (file->entry[i].problem[0]) st = add_problem(audit, object->name, file->entry[i].problem, err);
+    if (file->entry[i].problem) st = add_problem(audit, object->name, file->entry[i].problem, err);
   return st;
 }
 
@@ -349,6 +355,7 @@ kv_status kva_audit_families(kva_audit *audit, kv_error *err) {
 void kva_audit_free(kva_audit *audit) {
   for (size_t i = 0; i < audit->files; i++) {
     free(audit->file[i].name);
+    for (size_t k = 0; k < audit->file[i].entries; k++) free(audit->file[i].entry[k].problem);
     free(audit->file[i].entry);
     free(audit->file[i].variant);
     free(audit->file[i].launch);

@@ -83,7 +83,7 @@ static kv_status collect(kva_audit *audit, const char *const *files, size_t n, c
                          const regex_t *only, kv_error *err) {
   shown_progress p = {.files = 0};
   kva_collect_options options = {
-      .entries_only = o->list, .code = true, .sass = o->sass ? only : NULL, .progress = show_progress, .context = &p};
+      .entries_only = o->list, .code = true, .hash = o->diff, .sass = o->sass ? only : NULL, .progress = show_progress, .context = &p};
   kv_status st = KV_OK;
   kv_progress_begin(&p.bar, "reading", o->quiet);
   for (size_t i = 0; i < n && !st; i++) st = kva_audit_add(audit, files[i], &options, err);

@@ -54,7 +54,7 @@ static void entries_are_those_of_cuobjdump(void) {
 }
 
 static void collect(kva_audit *audit, const char *name) {
-  kva_collect_options options = {.code = true, .threads = 2};
+  kva_collect_options options = {.code = true, .hash = true, .threads = 2};
   kv_error err = {KV_OK, ""};
   char path[256];
   *audit = (kva_audit){0};

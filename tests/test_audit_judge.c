@@ -10,7 +10,7 @@
 #include "kv_test.h"
 
 static void collect(kva_audit *audit, const char *name) {
-  kva_collect_options options = {.code = true, .threads = 1};
+  kva_collect_options options = {.code = true, .hash = true, .threads = 1};
   kv_error err = {KV_OK, ""};
   char path[256];
   *audit = (kva_audit){0};
