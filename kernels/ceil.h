@@ -41,8 +41,12 @@ kvk_point kvk_bench_blank(const char *name, const char *unit, kvk_point_kind kin
 /* Measures point->work by `launch` and hands the point on. KV_END once the time limit is reached: the caller
  * returns it, and the run ends without error but with a note. */
 kv_status kvk_bench_point(kvk_bench *b, kvk_point *point, kvk_launch launch, void *arg, kv_error *err);
+/* The same without handing on: a microbenchmark that has something to add to the point does that, then hands on. */
+kv_status kvk_bench_time(kvk_bench *b, kvk_point *point, kvk_launch launch, void *arg, kv_error *err);
 /* Hands on a point whose seconds, state and samples the microbenchmark measured by itself. */
 kv_status kvk_bench_hand_on(kvk_bench *b, kvk_point *point, kv_error *err);
+/* Blocks of `kernel` that one SM holds at a time, at most `wanted`. */
+int kvk_bench_resident(const void *kernel, int threads, size_t shared, int wanted);
 /* Number of runs a point. */
 uint32_t kvk_bench_repeats(const kvk_bench *b);
 
@@ -61,7 +65,10 @@ kv_status kvk_ceil_loaded(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_launch(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_gather(kvk_bench *b, kv_error *err);
 
-/* ---- device code that several files use ---- */
+/* ---- device code that several files use ----
+ *
+ * Kernels whose loads must be in flight together carry __launch_bounds__(1024, 1): told so, the assembler spends
+ * registers on it; without the 1 it folds loads one pair at a time to keep 2048 threads resident. */
 
 /* 16 bytes through L2 that do not stay in L1. `volatile` keeps every load, and their order, but does not wait. */
 __device__ __forceinline__ uint4 kvk_load_l2(const void *p) {
@@ -82,6 +89,12 @@ __device__ __forceinline__ void kvk_fold(uint4 *acc, uint4 v) {
   acc->y &= v.y;
   acc->z &= v.z;
   acc->w &= v.w;
+}
+/* 4 bytes of an index list, kept in order with the loads around it. */
+__device__ __forceinline__ int kvk_load_index(const int *p) {
+  int v;
+  asm volatile("ld.global.nc.s32 %0, [%1];" : "=r"(v) : "l"(p));
+  return v;
 }
 /* True only for all ones, which an AND of two or more noise words never gives in practice. */
 __device__ __forceinline__ void kvk_dump(unsigned *dump, uint4 acc) {

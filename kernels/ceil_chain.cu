@@ -34,7 +34,7 @@ __device__ __forceinline__ void chain_step(float *f, unsigned *w, uint64_t *g, f
     asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(v) : "r"(*w));
     *w += v;
   }
-  if (KIND == CHAIN_SHUFFLE) asm volatile("shfl.sync.idx.b32 %0, %0, 0, 31, 0xffffffff;" : "+r"(*w));
+  if (KIND == CHAIN_SHUFFLE) asm volatile("shfl.sync.idx.b32 %0, %0, %0, 31, 0xffffffff;" : "+r"(*w));
   if (KIND == CHAIN_BARRIER) asm volatile("bar.sync 0;" ::: "memory");
   if (KIND == CHAIN_L1) asm volatile("ld.global.ca.u64 %0, [%0];" : "+l"(*g));
   if (KIND == CHAIN_CPASYNC)
@@ -98,17 +98,15 @@ static kv_status point(kvk_bench *b, int kind, kv_error *err) {
   kvk_point p = kvk_bench_blank(chain_names[kind], "1", KVK_LATENCY);
   chain_args a = {kind, (uint64_t *)(b->counters + 32), 65536, b->counters, b->dump};
   unsigned long long took = 0;
-  kv_status st = kvk_cuda(launch_chain(&a, b->stream), chain_names[kind], err);
-  if (!st) st = kvk_cuda(launch_chain(&a, b->stream), chain_names[kind], err);
-  if (!st) st = kvk_device_take(b->device, &took, a.state, sizeof took, err);
-  if (st) return st;
   (void)std::snprintf(p.variant, sizeof p.variant, "%s", chain_texts[kind]);
   p.one_sm = true;
   p.blocks = 1;
   p.threads = kind == CHAIN_BARRIER ? 256 : 32;
-  p.cycles = (double)took / a.steps;
   p.work = a.steps;
-  return kvk_bench_point(b, &p, launch_chain, &a, err);
+  kv_status st = kvk_bench_time(b, &p, launch_chain, &a, err);
+  if (!st) st = kvk_device_take(b->device, &took, a.state, sizeof took, err); /* of the last run */
+  p.cycles = (double)took / a.steps;
+  return st ? st : kvk_bench_hand_on(b, &p, err);
 }
 
 kv_status kvk_ceil_chain(kvk_bench *b, kv_error *err) {

@@ -11,7 +11,7 @@
 #include "ceil.h"
 
 template <int U>
-__global__ void __launch_bounds__(1024) read_kernel(const uint4 *p, size_t n, unsigned *dump) {
+__global__ void __launch_bounds__(1024, 1) read_kernel(const uint4 *p, size_t n, unsigned *dump) {
   uint4 acc = make_uint4(~0u, ~0u, ~0u, ~0u);
   const size_t tile = (size_t)blockDim.x * U;
   for (size_t base = blockIdx.x * tile + threadIdx.x; base < n; base += gridDim.x * tile) {
@@ -92,8 +92,11 @@ static cudaError_t launch_read(void *arg, cudaStream_t stream) {
 static kv_status point(kvk_bench *b, read_args *a, bool one_sm, kv_error *err) {
   kvk_point p = kvk_bench_blank("dram", "B", KVK_RATE);
   int per_sm = one_sm ? 1 : (a->blocks + b->gpu->sms - 1) / b->gpu->sms;
-  int resident = a->piece ? per_sm : 64 * 32 / a->threads;
-  if (resident > per_sm) resident = per_sm;
+  const void *kernel = a->piece          ? (const void *)bulk_kernel<kBulkStages>
+                       : a->unroll == 2 ? (const void *)read_kernel<2>
+                       : a->unroll == 4 ? (const void *)read_kernel<4>
+                                        : (const void *)read_kernel<8>;
+  int resident = kvk_bench_resident(kernel, a->piece ? 32 : a->threads, kBulkStages * (size_t)a->piece, per_sm);
   if (a->piece) (void)std::snprintf(p.variant, sizeof p.variant, "cp.async.bulk %u x%d", a->piece, kBulkStages);
   else (void)std::snprintf(p.variant, sizeof p.variant, "ld.v4 x%d", a->unroll);
   p.one_sm = one_sm;

@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(1024) fma_kernel(float x, float y, int steps, 
   for (int c = 0; c < kChains; c++) v[c] = x * (float)(threadIdx.x + c);
   for (int s = 0; s < steps; s++) {
 #pragma unroll
-    for (int r = 0; r < 4; r++)
+    for (int r = 0; r < 16; r++)
 #pragma unroll
       for (int c = 0; c < kChains; c++) v[c] = fmaf(v[c], x, y);
   }
@@ -35,12 +35,12 @@ static cudaError_t launch_fma(void *arg, cudaStream_t s) {
 
 static kv_status point(kvk_bench *b, int threads, bool one_sm, kv_error *err) {
   kvk_point p = kvk_bench_blank("fma", "FLOP", KVK_RATE);
-  fma_args a = {8000, one_sm ? 1 : b->gpu->sms, threads, b->dump};
+  fma_args a = {2000, one_sm ? 1 : b->gpu->sms, threads, b->dump};
   (void)std::snprintf(p.variant, sizeof p.variant, "fma.f32, %d chains", kChains);
   p.one_sm = one_sm;
   p.blocks = (uint32_t)a.blocks;
   p.threads = (uint32_t)threads;
-  p.work = (double)a.blocks * threads * a.steps * 4.0 * kChains * 2.0;
+  p.work = (double)a.blocks * threads * a.steps * 16.0 * kChains * 2.0;
   return kvk_bench_point(b, &p, launch_fma, &a, err);
 }
 

@@ -41,9 +41,10 @@ struct gather_args {
   int blocks, threads, unroll;
 };
 
-/* CHUNKS 0: the row size comes at run time. */
+/* CHUNKS 0: the row size comes at run time. Past the end a thread reads the last piece again: a branch there would keep the
+ * compiler from issuing the loads together. */
 template <int CHUNKS, int U>
-__global__ void __launch_bounds__(1024) gather_kernel(const uint4 *pool, const int *slots, unsigned total, unsigned chunks_given,
+__global__ void __launch_bounds__(1024, 1) gather_kernel(const uint4 *pool, const int *slots, unsigned total, unsigned chunks_given,
                                                       unsigned *dump) {
   const unsigned chunks = CHUNKS ? CHUNKS : chunks_given, tile = blockDim.x * U, step = gridDim.x * tile;
   uint4 acc = make_uint4(~0u, ~0u, ~0u, ~0u);
@@ -51,21 +52,20 @@ __global__ void __launch_bounds__(1024) gather_kernel(const uint4 *pool, const i
   unsigned base = blockIdx.x * tile + threadIdx.x;
 #pragma unroll
   for (int u = 0; u < U; u++) {
-    unsigned c = base + u * blockDim.x;
-    slot[u] = c < total ? __ldg(slots + c / chunks) : 0;
+    unsigned c = min(base + u * blockDim.x, total - 1);
+    slot[u] = kvk_load_index(slots + c / chunks);
   }
   for (; base < total; base += step) {
     uint4 v[U];
 #pragma unroll
     for (int u = 0; u < U; u++) {
-      unsigned c = base + u * blockDim.x;
-      v[u] = make_uint4(~0u, ~0u, ~0u, ~0u);
-      if (c < total) v[u] = kvk_load_once(pool + (size_t)slot[u] * chunks + c % chunks);
+      unsigned c = min(base + u * blockDim.x, total - 1);
+      v[u] = kvk_load_once(pool + (size_t)slot[u] * chunks + c % chunks);
     }
 #pragma unroll
     for (int u = 0; u < U; u++) {
-      unsigned c = base + step + u * blockDim.x;
-      slot[u] = c < total ? __ldg(slots + c / chunks) : 0;
+      unsigned c = min(base + step + u * blockDim.x, total - 1);
+      slot[u] = kvk_load_index(slots + c / chunks);
     }
 #pragma unroll
     for (int u = 0; u < U; u++) kvk_fold(&acc, v[u]);
@@ -73,21 +73,25 @@ __global__ void __launch_bounds__(1024) gather_kernel(const uint4 *pool, const i
   kvk_dump(dump, acc);
 }
 
+typedef void (*gather_function)(const uint4 *, const int *, unsigned, unsigned, unsigned *);
+
 template <int U>
-static void launch_rows(const gather_args *a, const int *slots, unsigned total, cudaStream_t s) {
-#define KVK_GATHER(N) gather_kernel<N, U><<<a->blocks, a->threads, 0, s>>>(a->pool, slots, total, a->chunks, a->dump)
-  switch (a->chunks) {
-    case 2: KVK_GATHER(2); break;
-    case 4: KVK_GATHER(4); break;
-    case 8: KVK_GATHER(8); break;
-    case 16: KVK_GATHER(16); break;
-    case 36: KVK_GATHER(36); break;
-    case 72: KVK_GATHER(72); break;
-    case 128: KVK_GATHER(128); break;
-    case 256: KVK_GATHER(256); break;
-    default: KVK_GATHER(0); break;
+static gather_function function_of(unsigned chunks) {
+  switch (chunks) {
+    case 2: return gather_kernel<2, U>;
+    case 4: return gather_kernel<4, U>;
+    case 8: return gather_kernel<8, U>;
+    case 16: return gather_kernel<16, U>;
+    case 36: return gather_kernel<36, U>;
+    case 72: return gather_kernel<72, U>;
+    case 128: return gather_kernel<128, U>;
+    case 256: return gather_kernel<256, U>;
+    default: return gather_kernel<0, U>;
   }
-#undef KVK_GATHER
+}
+
+static gather_function function_for(unsigned chunks, int unroll) {
+  return unroll == 1 ? function_of<1>(chunks) : unroll == 8 ? function_of<8>(chunks) : function_of<4>(chunks);
 }
 
 static cudaError_t launch_gather(void *arg, cudaStream_t s) {
@@ -96,9 +100,7 @@ static cudaError_t launch_gather(void *arg, cudaStream_t s) {
   const int *slots = a->slots + a->next;
   const unsigned total = a->rows * a->chunks;
   a->next += a->rows;
-  if (a->unroll == 1) launch_rows<1>(a, slots, total, s);
-  else if (a->unroll == 8) launch_rows<8>(a, slots, total, s);
-  else launch_rows<4>(a, slots, total, s);
+  function_for(a->chunks, a->unroll)<<<a->blocks, a->threads, 0, s>>>(a->pool, slots, total, a->chunks, a->dump);
   return cudaGetLastError();
 }
 
@@ -108,11 +110,12 @@ struct spec {
   uint32_t row_bytes;
   uint32_t run;       /* 0 contiguous, 1 random, else runs of so many rows; kList: the recorded list */
   uint64_t footprint; /* B of the pool */
-  int blocks;         /* 0: fill the chip: 8 x 256 threads an SM */
+  int blocks;         /* kLoop: as many as are resident go through all; kTiles: a block a tile */
   int threads, unroll;
   bool one_sm;
 };
 constexpr uint32_t kList = ~0u;
+constexpr int kLoop = 0, kTiles = -1;
 
 struct sweep {
   kvk_bench *b;
@@ -156,17 +159,21 @@ static kv_status point(sweep *w, spec c, kv_error *err) {
   kvk_point p = kvk_bench_blank("gather", "B", KVK_RATE);
   kv_status st = make_list(w, &c, err);
   if (st) return st;
-  if (c.blocks == 0) c.blocks = 8 * b->gpu->sms;
+  const bool tiles = c.blocks == kTiles;
+  const void *kernel = (const void *)function_for(c.row_bytes / 16, c.unroll);
+  if (c.blocks == kLoop || tiles) c.blocks = b->gpu->sms * kvk_bench_resident(kernel, c.threads, 0, 8);
   const int sms = c.one_sm ? 1 : c.blocks < b->gpu->sms ? c.blocks : b->gpu->sms;
-  p.in_flight = (uint64_t)(c.blocks / sms) * (uint64_t)c.threads * (uint64_t)c.unroll * 16;
+  const int resident = kvk_bench_resident(kernel, c.threads, 0, c.blocks / sms);
+  p.in_flight = (uint64_t)resident * (uint64_t)c.threads * (uint64_t)c.unroll * 16;
   gather_args a = {(const uint4 *)b->arena, w->slots, (uint32_t)rows_a_run(w, &c, p.in_flight * (uint64_t)sms),
                    (uint32_t)w->count, 0, c.row_bytes / 16, b->dump, c.blocks, c.threads, c.unroll};
-  (void)std::snprintf(p.variant, sizeof p.variant, "ld.v4 x%d, indices ahead", c.unroll);
+  if (tiles) a.blocks = (int)(((uint64_t)a.rows * a.chunks + (uint64_t)(c.threads * c.unroll) - 1) / (uint64_t)(c.threads * c.unroll));
+  (void)std::snprintf(p.variant, sizeof p.variant, "ld.v4 x%d, %s", c.unroll, tiles ? "a tile a block" : "indices ahead");
   (void)std::snprintf(p.layout, sizeof p.layout, "%s", layout_name(c.run));
   p.one_sm = c.one_sm;
   p.row_bytes = c.row_bytes;
   p.run_length = c.run == kList ? 0 : c.run;
-  p.blocks = (uint32_t)c.blocks;
+  p.blocks = (uint32_t)a.blocks;
   p.threads = (uint32_t)c.threads;
   p.footprint = c.footprint;
   p.work = (double)a.rows * c.row_bytes;
@@ -181,11 +188,13 @@ static kv_status saturated(sweep *w, uint64_t pool, kv_error *err) {
   for (size_t r = 0; !st && r < sizeof all_rows / sizeof *all_rows; r++)
     for (size_t l = 0; !st && l < sizeof all_runs / sizeof *all_runs; l++) {
       if (w->b->plan->quick && (all_runs[l] > 1 || (all_rows[r] != 128 && all_rows[r] != 1152))) continue;
-      spec c = {all_rows[r], all_runs[l], pool, 0, 256, 4, false};
+      spec c = {all_rows[r], all_runs[l], pool, kLoop, 256, 4, false};
       st = point(w, c, err);
+      c.blocks = kTiles;
+      if (!st) st = point(w, c, err);
     }
   if (!st && w->b->plan->list && w->b->plan->list_row_bytes % 16 == 0 && w->b->plan->list_row_bytes) {
-    spec c = {w->b->plan->list_row_bytes, kList, pool, 0, 256, 4, false};
+    spec c = {w->b->plan->list_row_bytes, kList, pool, kTiles, 256, 4, false};
     st = point(w, c, err);
   }
   return st;
@@ -196,7 +205,7 @@ static kv_status in_flight(sweep *w, uint64_t pool, kv_error *err) {
   static const uint32_t rows[] = {128, 576, 1152};
   static const struct {
     int threads, per_sm, unroll;
-  } fill[] = {{32, 1, 1}, {64, 1, 1}, {32, 1, 4}, {64, 1, 4}, {128, 1, 4}, {256, 1, 4}, {256, 2, 4}, {256, 3, 4}, {256, 4, 4}, {256, 8, 8}};
+  } fill[] = {{32, 1, 1}, {64, 1, 1}, {32, 1, 4}, {64, 1, 4}, {128, 1, 4}, {256, 1, 4}, {256, 2, 4}, {256, 3, 4}, {256, 4, 4}, {256, 6, 4}, {256, 4, 8}};
   kv_status st = KV_OK;
   for (size_t r = 0; !st && r < 3; r++)
     for (uint32_t run = 0; !st && run < 2; run++)
@@ -226,17 +235,35 @@ static kv_status few_sms(sweep *w, uint64_t pool, kv_error *err) {
   return st;
 }
 
+/* From 4 MiB, where all lies in the L2, to most of the memory, finely at the end, where the TLB's reach lies. */
 static kv_status footprints(sweep *w, uint64_t got, kv_error *err) {
   static const uint32_t rows[] = {128, 1152};
+  const uint64_t mib = (uint64_t)1 << 20, gib = (uint64_t)1 << 30;
   kv_status st = KV_OK;
-  for (uint64_t size = (uint64_t)4 << 20; !st && size <= got; size *= 2)
+  for (uint64_t size = 4 * mib, last = 0; !st && last < got && !w->b->plan->quick; size = size < 32 * gib ? 2 * size : size + 16 * gib) {
+    const uint64_t use = size < got ? size : got;
+    last = use;
+    if (use >= 128 * mib && use < gib) continue;
     for (size_t r = 0; !st && r < 2; r++) {
-      uint64_t use = size * 2 > got ? got : size; /* the last step takes all there is */
-      bool coarse = use >= ((uint64_t)64 << 20) && use < ((uint64_t)1 << 30);
-      if (coarse || w->b->plan->quick) continue;
-      spec c = {rows[r], 1, use, 0, 256, 4, false};
+      spec c = {rows[r], 1, use, kTiles, 256, 4, false};
       st = point(w, c, err);
     }
+  }
+  return st;
+}
+
+/* All row sizes over all of the memory, saturated and with less in flight. */
+static kv_status far_rows(sweep *w, uint64_t got, kv_error *err) {
+  kv_status st = KV_OK;
+  for (size_t r = 0; !st && r < sizeof all_rows / sizeof *all_rows && !w->b->plan->quick; r++) {
+    spec full = {all_rows[r], 1, got, kTiles, 256, 4, false}, runs = {all_rows[r], 16, got, kTiles, 256, 4, false};
+    st = point(w, full, err);
+    if (!st) st = point(w, runs, err);
+    for (int threads = 64; !st && threads <= 256; threads *= 2) {
+      spec few = {all_rows[r], 1, got, w->b->gpu->sms, threads, 4, false};
+      st = point(w, few, err);
+    }
+  }
   return st;
 }
 
@@ -252,6 +279,7 @@ kv_status kvk_ceil_gather(kvk_bench *b, kv_error *err) {
   if (!st) st = in_flight(&w, pool, err);
   if (!st) st = few_sms(&w, pool, err);
   if (!st) st = footprints(&w, got, err);
+  if (!st) st = far_rows(&w, got, err);
   kvk_device_free(b->device, w.slots);
   return st;
 }

@@ -10,7 +10,7 @@
 #include "ceil.h"
 
 template <int U>
-__global__ void __launch_bounds__(1024) l2_kernel(const uint4 *p, unsigned tiles, unsigned passes, unsigned *dump) {
+__global__ void __launch_bounds__(1024, 1) l2_kernel(const uint4 *p, unsigned tiles, unsigned passes, unsigned *dump) {
   uint4 acc = make_uint4(~0u, ~0u, ~0u, ~0u);
   const unsigned tile = blockDim.x * U;
   for (unsigned pass = 0; pass < passes; pass++)

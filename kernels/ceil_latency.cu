@@ -1,7 +1,7 @@
 /* Idle latency: one thread follows pointers through a random cycle of 128-byte lines, over footprints from 1 MiB to
  * most of the memory.
  *
- * Bound: one load at a time, past L1. Footprints well inside the L2 give its latency (named latency_l2), those beyond four
+ * Bound: one load at a time, past L1. Footprints well inside the L2 give its latency (named latency_l2), those beyond 16
  * times its size DRAM's (latency_dram) and, as they grow, what TLB misses add; in between a mixture (latency_mixed).
  * H100/H200: about 280 cycles and 690 cycles. Each run goes on where the last one stopped, so that no run
  * finds its lines in the L2 from the run before.
@@ -43,24 +43,15 @@ static cudaError_t launch_chase(void *arg, cudaStream_t s) {
   return cudaGetLastError();
 }
 
-/* The cycle counter of the last run of each point belongs to the point, so it is measured once more, apart. */
-static kv_status cycles(kvk_bench *b, chase_args *a, double *out, kv_error *err) {
-  unsigned long long state[2] = {0, 0};
-  kv_status st = kvk_cuda(launch_chase(a, b->stream), "latency", err);
-  if (!st) st = kvk_device_take(b->device, state, a->state, sizeof state, err);
-  *out = (double)state[0] / a->steps;
-  return st;
-}
-
 static kv_status point(kvk_bench *b, int bits, kv_error *err) {
   const uint64_t footprint = 128ull << bits, l2 = b->gpu->l2 ? b->gpu->l2 : 1;
-  const char *name = footprint * 4 <= l2 ? "latency_l2" : footprint >= 4 * l2 ? "latency_dram" : "latency_mixed";
+  const char *name = footprint * 4 <= l2 ? "latency_l2" : footprint >= 16 * l2 ? "latency_dram" : "latency_mixed";
   kvk_point p = kvk_bench_blank(name, "1", KVK_LATENCY);
   chase_args a = {b->arena, 8192, b->counters};
+  unsigned long long cycles = 0;
   chase_build<<<16 * b->gpu->sms, 256, 0, b->stream>>>(b->arena, bits, b->plan->seed);
   kv_status st = kvk_cuda(cudaMemsetAsync(b->counters, 0, 64, b->stream), "latency", err);
   if (!st) st = kvk_device_wait(b->device, err);
-  if (!st) st = cycles(b, &a, &p.cycles, err);
   if (st) return st;
   (void)std::snprintf(p.variant, sizeof p.variant, "ld.cg chase of 128-B lines");
   p.one_sm = true;
@@ -68,7 +59,10 @@ static kv_status point(kvk_bench *b, int bits, kv_error *err) {
   p.in_flight = 32;
   p.footprint = footprint;
   p.work = a.steps;
-  return kvk_bench_point(b, &p, launch_chase, &a, err);
+  st = kvk_bench_time(b, &p, launch_chase, &a, err);
+  if (!st) st = kvk_device_take(b->device, &cycles, a.state, sizeof cycles, err); /* of the last run */
+  p.cycles = (double)cycles / a.steps;
+  return st ? st : kvk_bench_hand_on(b, &p, err);
 }
 
 kv_status kvk_ceil_latency(kvk_bench *b, kv_error *err) {

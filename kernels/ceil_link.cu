@@ -10,7 +10,7 @@
 #include "ceil.h"
 
 template <int U>
-__global__ void __launch_bounds__(1024) link_kernel(const uint4 *p, unsigned tiles, unsigned steps, unsigned *dump) {
+__global__ void __launch_bounds__(1024, 1) link_kernel(const uint4 *p, unsigned tiles, unsigned steps, unsigned *dump) {
   uint4 acc = make_uint4(~0u, ~0u, ~0u, ~0u);
   unsigned t = (blockIdx.x * 7u) % tiles;
   for (unsigned s = 0; s < steps; s++) {

@@ -25,7 +25,7 @@ __device__ void pursue(unsigned char *chain, int steps, unsigned long long *stat
   *(volatile unsigned long long *)&state[3] = 1;
 }
 
-__global__ void __launch_bounds__(1024) loaded_kernel(unsigned char *chain, int steps, const uint4 *stream, size_t n, int idle,
+__global__ void __launch_bounds__(1024, 1) loaded_kernel(unsigned char *chain, int steps, const uint4 *stream, size_t n, int idle,
                                                       unsigned long long *state, unsigned *dump) {
   if (blockIdx.x == 0) {
     if (threadIdx.x == 0) pursue(chain, steps, state);

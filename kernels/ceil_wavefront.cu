@@ -25,21 +25,23 @@ __device__ __forceinline__ void wave(unsigned address, const unsigned char *glob
     asm volatile("ld.global.ca.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v->x), "=r"(v->y), "=r"(v->z), "=r"(v->w) : "l"(global));
 }
 
-/* Each warp walks its own 4 KiB; lanes lie side by side, so no two lanes of a wavefront share a bank. */
+/* Each warp reads 2 KiB at a time, its own and its neighbour's in turn (flip = 2048: an argument, so that the assembler
+ * can't see that an address comes again and drop the load); lanes lie side by side, so no two lanes of a
+ * wavefront share a bank. */
 template <int KIND>
-__global__ void __launch_bounds__(512) wave_kernel(const unsigned char *p, int steps, unsigned *dump) {
+__global__ void __launch_bounds__(512) wave_kernel(const unsigned char *p, int steps, unsigned flip, unsigned *dump) {
   __shared__ __align__(128) unsigned char tile[32768];
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, width = KIND == WAVE_LDS32 ? 4 : 16;
-  const unsigned local = (warp * 2048 + lane * width) % 32768;
+  unsigned local = (warp * 2048 + lane * width) % 32768;
   for (unsigned i = threadIdx.x; i < 8192; i += blockDim.x) ((unsigned *)tile)[i] = ((const unsigned *)p)[i];
   __syncthreads();
-  const unsigned address = (unsigned)__cvta_generic_to_shared(tile) + local;
-  const unsigned char *global = p + local;
+  const unsigned base = (unsigned)__cvta_generic_to_shared(tile);
   uint4 v[4], acc = make_uint4(~0u, ~0u, ~0u, ~0u);
   for (int u = 0; u < 4; u++) v[u] = make_uint4(lane, warp, lane * 7, warp * 5);
   for (int s = 0; s < steps; s++) {
 #pragma unroll
-    for (int u = 0; u < 4; u++) wave<KIND>(address + u * 512, global + u * 512, &v[u]);
+    for (int u = 0; u < 4; u++) wave<KIND>(base + local + u * 512, p + local + u * 512, &v[u]);
+    local ^= flip;
     if (KIND != WAVE_STS128) {
 #pragma unroll
       for (int u = 0; u < 4; u++) kvk_fold(&acc, v[u]);
@@ -59,11 +61,11 @@ struct wave_args {
 static cudaError_t launch_wave(void *arg, cudaStream_t s) {
   const wave_args *a = (const wave_args *)arg;
   switch (a->kind) {
-    case WAVE_LDS32: wave_kernel<WAVE_LDS32><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, a->dump); break;
-    case WAVE_LDS128: wave_kernel<WAVE_LDS128><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, a->dump); break;
-    case WAVE_LDMATRIX: wave_kernel<WAVE_LDMATRIX><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, a->dump); break;
-    case WAVE_STS128: wave_kernel<WAVE_STS128><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, a->dump); break;
-    default: wave_kernel<WAVE_L1><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, a->dump); break;
+    case WAVE_LDS32: wave_kernel<WAVE_LDS32><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, 2048, a->dump); break;
+    case WAVE_LDS128: wave_kernel<WAVE_LDS128><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, 2048, a->dump); break;
+    case WAVE_LDMATRIX: wave_kernel<WAVE_LDMATRIX><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, 2048, a->dump); break;
+    case WAVE_STS128: wave_kernel<WAVE_STS128><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, 2048, a->dump); break;
+    default: wave_kernel<WAVE_L1><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, 2048, a->dump); break;
   }
   return cudaGetLastError();
 }

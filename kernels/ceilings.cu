@@ -78,12 +78,30 @@ kvk_point kvk_bench_blank(const char *name, const char *unit, kvk_point_kind kin
   return p;
 }
 
+int kvk_bench_resident(const void *kernel, int threads, size_t shared, int wanted) {
+  int blocks = 0;
+  if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared) != cudaSuccess || blocks < 1)
+    blocks = 1;
+  return blocks < wanted ? blocks : wanted;
+}
+
 uint32_t kvk_bench_repeats(const kvk_bench *b) {
   uint32_t n = b->plan->repeats ? b->plan->repeats : 20;
   return n < KVK_POINT_SAMPLES ? n : KVK_POINT_SAMPLES;
 }
 
 kv_status kvk_bench_hand_on(kvk_bench *b, kvk_point *point, kv_error *err) { return b->sink(b->user, point, err); }
+
+/* A point must not pay for the heat of the one before it: waits, up to a second, until no throttling is reported. */
+static void recover(const kvk_bench *b) {
+  const struct timespec pause = {0, 50000000};
+  kvk_state state;
+  for (int i = 0; i < 20; i++) {
+    kvk_nvml_read(kvk_device_nvml(b->device), &state);
+    if (!kvk_state_throttled(&state)) return;
+    (void)nanosleep(&pause, NULL);
+  }
+}
 
 struct call {
   kvk_launch launch;
@@ -96,7 +114,7 @@ static kv_status enqueue_call(void *self, void *stream, kv_error *err) {
   return kvk_cuda(c->launch(c->arg, (cudaStream_t)stream), c->name, err);
 }
 
-kv_status kvk_bench_point(kvk_bench *b, kvk_point *point, kvk_launch launch, void *arg, kv_error *err) {
+kv_status kvk_bench_time(kvk_bench *b, kvk_point *point, kvk_launch launch, void *arg, kv_error *err) {
   struct call c = {launch, arg, point->name};
   kvk_contender contender = {point->name, enqueue_call, &c, false};
   kvk_plan plan = {2, kvk_bench_repeats(b), 3, b->plan->point_limit > 0 ? b->plan->point_limit : 2.0, false, b->plan->seed};
@@ -107,12 +125,18 @@ kv_status kvk_bench_point(kvk_bench *b, kvk_point *point, kvk_launch launch, voi
     b->cut = true;
     return KV_END;
   }
+  recover(b);
   kv_status st = kvk_device_measure(b->device, &contender, 1, &plan, &series, err);
   if (st) return st;
   point->samples = series.count;
   point->state = series.state;
   point->throttled = series.throttled;
-  return kvk_bench_hand_on(b, point, err);
+  return KV_OK;
+}
+
+kv_status kvk_bench_point(kvk_bench *b, kvk_point *point, kvk_launch launch, void *arg, kv_error *err) {
+  kv_status st = kvk_bench_time(b, point, launch, arg, err);
+  return st ? st : kvk_bench_hand_on(b, point, err);
 }
 
 /* ---- a run ---- */
