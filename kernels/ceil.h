@@ -28,7 +28,7 @@ struct kvk_bench {
 };
 
 /* Launches one run on `stream`; `arg` is the microbenchmark's own. */
-typedef cudaError_t (*kvk_launch)(void *arg, cudaStream_t stream);
+typedef cudaError_t (*kvk_launcher)(void *arg, cudaStream_t stream);
 
 /* Device memory of at least `bytes`, filled with noise, at bench->arena. Halves the request until it fits, but not
  * below `least`: *got is what was allocated. An arena that is large enough is kept, its contents too. */
@@ -40,9 +40,9 @@ kv_status kvk_bench_refill(kvk_bench *b, kv_error *err);
 kvk_point kvk_bench_blank(const char *name, const char *unit, kvk_point_kind kind);
 /* Measures point->work by `launch` and hands the point on. KV_END once the time limit is reached: the caller
  * returns it, and the run ends without error but with a note. */
-kv_status kvk_bench_point(kvk_bench *b, kvk_point *point, kvk_launch launch, void *arg, kv_error *err);
+kv_status kvk_bench_point(kvk_bench *b, kvk_point *point, kvk_launcher launch, void *arg, kv_error *err);
 /* The same without handing on: a microbenchmark that has something to add to the point does that, then hands on. */
-kv_status kvk_bench_time(kvk_bench *b, kvk_point *point, kvk_launch launch, void *arg, kv_error *err);
+kv_status kvk_bench_time(kvk_bench *b, kvk_point *point, kvk_launcher launch, void *arg, kv_error *err);
 /* Hands on a point whose seconds, state and samples the microbenchmark measured by itself. */
 kv_status kvk_bench_hand_on(kvk_bench *b, kvk_point *point, kv_error *err);
 /* Blocks of `kernel` that one SM holds at a time, at most `wanted`. */

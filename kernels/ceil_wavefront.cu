@@ -25,11 +25,11 @@ __device__ __forceinline__ void wave(unsigned address, const unsigned char *glob
     asm volatile("ld.global.ca.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v->x), "=r"(v->y), "=r"(v->z), "=r"(v->w) : "l"(global));
 }
 
-/* Each warp reads 2 KiB at a time, its own and its neighbour's in turn (flip = 2048: an argument, so that the assembler
- * can't see that an address comes again and drop the load); lanes lie side by side, so no two lanes of a
+/* Each warp reads 2 KiB at a time and moves on by `step` (2048; an argument, so that the assembler can't see that an
+ * address comes again and drop the load); lanes lie side by side, so no two lanes of a
  * wavefront share a bank. */
 template <int KIND>
-__global__ void __launch_bounds__(512) wave_kernel(const unsigned char *p, int steps, unsigned flip, unsigned *dump) {
+__global__ void __launch_bounds__(512) wave_kernel(const unsigned char *p, int steps, unsigned step, unsigned *dump) {
   __shared__ __align__(128) unsigned char tile[32768];
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, width = KIND == WAVE_LDS32 ? 4 : 16;
   unsigned local = (warp * 2048 + lane * width) % 32768;
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(512) wave_kernel(const unsigned char *p, int s
   for (int s = 0; s < steps; s++) {
 #pragma unroll
     for (int u = 0; u < 4; u++) wave<KIND>(base + local + u * 512, p + local + u * 512, &v[u]);
-    local ^= flip;
+    local = (local + step) % 32768;
     if (KIND != WAVE_STS128) {
 #pragma unroll
       for (int u = 0; u < 4; u++) kvk_fold(&acc, v[u]);

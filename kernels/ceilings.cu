@@ -17,7 +17,7 @@ struct entry {
 static const entry entries[] = {
     {{"dram", "DRAM read, a stream of several GiB", "memory bus; 0.85 to 0.95 of its specified rate"}, kvk_ceil_dram},
     {{"l2", "L2 read, distinct lines, all hits", "L2 slices and crossbar"}, kvk_ceil_l2},
-    {{"link", "L2-to-SM link, few lines read by all", "64 B a cycle and SM"}, kvk_ceil_link},
+    {{"link", "L2-to-SM link, few lines read by all", "64 B (sm_80) to 128 B (sm_90) a cycle and SM"}, kvk_ceil_link},
     {{"wavefront", "L1 / shared memory wavefronts of 128 B", "one wavefront a cycle and SM"}, kvk_ceil_wavefront},
     {{"mma", "bf16 mma.sync m16n8k16, fp32 accumulation", "tensor pipe as mma.sync feeds it"}, kvk_ceil_mma},
     {{"wgmma", "bf16 wgmma m64n256k16, fp32 accumulation (sm_90a)", "tensor pipe; power"}, kvk_ceil_wgmma},
@@ -104,7 +104,7 @@ static void recover(const kvk_bench *b) {
 }
 
 struct call {
-  kvk_launch launch;
+  kvk_launcher launch;
   void *arg;
   const char *name;
 };
@@ -114,7 +114,7 @@ static kv_status enqueue_call(void *self, void *stream, kv_error *err) {
   return kvk_cuda(c->launch(c->arg, (cudaStream_t)stream), c->name, err);
 }
 
-kv_status kvk_bench_time(kvk_bench *b, kvk_point *point, kvk_launch launch, void *arg, kv_error *err) {
+kv_status kvk_bench_time(kvk_bench *b, kvk_point *point, kvk_launcher launch, void *arg, kv_error *err) {
   struct call c = {launch, arg, point->name};
   kvk_contender contender = {point->name, enqueue_call, &c, false};
   kvk_plan plan = {2, kvk_bench_repeats(b), 3, b->plan->point_limit > 0 ? b->plan->point_limit : 2.0, false, b->plan->seed};
@@ -134,7 +134,7 @@ kv_status kvk_bench_time(kvk_bench *b, kvk_point *point, kvk_launch launch, void
   return KV_OK;
 }
 
-kv_status kvk_bench_point(kvk_bench *b, kvk_point *point, kvk_launch launch, void *arg, kv_error *err) {
+kv_status kvk_bench_point(kvk_bench *b, kvk_point *point, kvk_launcher launch, void *arg, kv_error *err) {
   kv_status st = kvk_bench_time(b, point, launch, arg, err);
   return st ? st : kvk_bench_hand_on(b, point, err);
 }
