@@ -31,11 +31,16 @@ endif
 endif
 
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla $(WERROR)
-OPT  ?= -O2 -g
+# The programs are built for the machine that builds them, in the two classes that matter here (AVX2, or plain);
+# MARCH= takes what the compiler takes by default. No contraction: results must not depend on the class.
+ifndef MARCH
+MARCH := $(if $(shell grep -m1 -w avx2 /proc/cpuinfo 2>/dev/null | grep -w bmi2),-march=x86-64-v3)
+endif
+OPT  ?= -O3 -g
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
 INC  := $(addprefix -I,$(ROOMS)) -I$(B)
 CPPFLAGS_ALL := $(INC) -D_GNU_SOURCE -DH5_USE_110_API $(shell $(PKGCONFIG) --cflags $(PKGS) cunit 2>/dev/null) $(CPPFLAGS)
-CFLAGS_ALL    = -std=c11 $(OPT) $(WARN) $(SANFLAGS) -fPIC -pthread $(CFLAGS)
+CFLAGS_ALL    = -std=c11 $(OPT) $(MARCH) -ffp-contract=off $(WARN) $(SANFLAGS) -fPIC -pthread $(CFLAGS)
 LDFLAGS_ALL  := $(SANFLAGS) -pthread $(LDFLAGS)
 HDF5HL := $(subst -lhdf5,-lhdf5_hl -lhdf5,$(shell $(PKGCONFIG) --libs $(HDF5PC) 2>/dev/null))
 LIBS   := $(HDF5HL) $(shell $(PKGCONFIG) --libs $(filter-out $(HDF5PC),$(PKGS)) 2>/dev/null) -ldl -lm
@@ -67,7 +72,11 @@ $(B)/kv_version.h: FORCE
 .PHONY: FORCE
 FORCE:
 
-$(B)/%.o: %.c | $(B)/kv_version.h
+# Other flags than last time: everything is compiled again.
+$(B)/flags: FORCE
+	@mkdir -p $(@D); echo '$(CC) $(OPT) $(MARCH) $(SANFLAGS) $(WARN) $(CFLAGS) $(CPPFLAGS)' >$@.part; cmp -s $@.part $@ && rm $@.part || mv $@.part $@
+
+$(B)/%.o: %.c $(B)/flags | $(B)/kv_version.h
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c $< -o $@
 

@@ -241,7 +241,7 @@ static hid_t creation_list(kv_h5_store store, hsize_t chunk) {
   if (store == KV_H5_DEFLATE_1) {
     (void)H5Pset_shuffle(dcpl);
     (void)H5Pset_deflate(dcpl, 1);
-  } else {
+  } else if (store == KV_H5_PLAIN) {
     (void)H5Pset_fletcher32(dcpl);
   }
   return dcpl;
@@ -299,7 +299,7 @@ kv_status kv_h5_column_open(hid_t loc, const char *name, hid_t type, const char 
   hid_t space = H5Screate_simple(1, &zero, &unlimited);
   hid_t dcpl = creation_list(store == KV_H5_SMALL ? KV_H5_PLAIN : store, chunk);
   column->dataset = create_dataset(loc, name, type, space, dcpl);
-  column->memory_type = H5Tget_native_type(type, H5T_DIR_ASCEND);
+  column->memory_type = H5Tget_class(type) == H5T_STRING ? H5Tcopy(type) : H5Tget_native_type(type, H5T_DIR_ASCEND);
   column->element_size = H5Tget_size(column->memory_type);
   column->buffer = malloc(chunk * column->element_size);
   if (column->dataset < 0)
