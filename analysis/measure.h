@@ -113,7 +113,8 @@ typedef struct kva_floor_rates {
   double mma_best; /* FLOP/s of the best matrix instructions */
 } kva_floor_rates;
 
-/* Writes roofline-1: /points has a row a kva_measured_row. Columns beyond the common ones: experiment, copies,
+/* Writes roofline-1: /points has a row a kva_measured_row; `layout` names place and experiment together ("random",
+ * "random, eager", "resident, warm"), so that a series of one layout never mixes experiments. Columns beyond the common ones: experiment, copies,
  * to_contiguous, to_contiguous_low, to_contiguous_high, runs, minimum, p10, p90, sm_clock, memory_clock, power,
  * temperature, throttled; /samples holds every run. `calibration` (may be NULL) gives /ceilings. `gpu_key` and `dtype`,
  * `layout_source`, `verdict` go into the root attributes; NULL is "". */

@@ -157,7 +157,7 @@ COUNT(tokens, r->tokens)
 COUNT(heads, m->heads)
 COUNT(queries, m->queries)
 COUNT(batch, r->batch)
-COUNT(place, r->place)
+COUNT(place, (unsigned)r->experiment * KVA_PLACES + (unsigned)r->place)
 COUNT(blocks, r->structure.blocks)
 COUNT(copies, r->copies)
 COUNT(runs, r->time.n)
@@ -208,13 +208,19 @@ static kv_status write_names(table *t) {
                                       "split_verify's loads alone",
                                       "split_verify's products alone",
                                       "merge of two partial results"};
-  const char *name[KVK_KINDS], *places[KVA_PLACES];
+  static const char *const how[KVA_EXPERIMENTS] = {"", ", eager", ", warm", ", replicated"};
+  enum { LAYOUTS = KVA_EXPERIMENTS * KVA_PLACES };
+  char layout[LAYOUTS][40];
+  const char *name[KVK_KINDS], *layouts[LAYOUTS];
   static const char *const resources[] = {"not attributed"};
   for (int k = 0; k < KVK_KINDS; k++) name[k] = kvk_kind_name((kvk_kind)k);
-  for (int p = 0; p < KVA_PLACES; p++) places[p] = kva_place_name((kva_place)p);
+  for (int i = 0; i < LAYOUTS; i++) {
+    (void)snprintf(layout[i], sizeof layout[i], "%s%s", kva_place_name((kva_place)(i % KVA_PLACES)), how[i / KVA_PLACES]);
+    layouts[i] = layout[i];
+  }
   kv_status st = kv_h5_write_strings(t->file, "kernels/name", KVK_KINDS, name, "Kernel", t->err);
   if (!st) st = kv_h5_write_strings(t->file, "kernels/description", KVK_KINDS, about, "What the kernel does", t->err);
-  if (!st) st = kv_h5_write_strings(t->file, "layouts/name", KVA_PLACES, places, "Where the rows lie", t->err);
+  if (!st) st = kv_h5_write_strings(t->file, "layouts/name", LAYOUTS, layouts, "Where the rows lie and how it was run", t->err);
   return st ? st : kv_h5_write_strings(t->file, "resources/name", 1, resources, "Resource that binds", t->err);
 }
 

@@ -55,10 +55,10 @@ __global__ void __launch_bounds__(256) chain_kernel(uint64_t *scratch, int steps
   __syncthreads();
   uint64_t g = (uint64_t)scratch;
   long long start = 0;
-  for (int s = -64; s < steps; s += 8) {
+  for (int s = -64; s < steps; s += 32) {
     if (s == 0) start = clock64();
 #pragma unroll
-    for (int u = 0; u < 8; u++) chain_step<KIND>(&f, &w, &g, d, a);
+    for (int u = 0; u < 32; u++) chain_step<KIND>(&f, &w, &g, d, a);
   }
   long long took = clock64() - start;
   if (threadIdx.x == 0) state[0] = (unsigned long long)took;

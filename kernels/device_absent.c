@@ -1,6 +1,4 @@
-/* Stands in for the .cu files when the library is built without nvcc: every function that needs a GPU says so. */
-#ifndef KV_CUDA
-
+/* Built instead of harness_device.cu, gpu_info.cu and ceil*.cu where there is no nvcc: every function that needs a GPU says so. */
 #include "ceilings.h"
 #include "gpu_info.h"
 #include "harness.h"
@@ -96,6 +94,3 @@ kv_status kvk_ceiling_run(kvk_device *dev, const char *name, const kvk_ceiling_p
   return absent(err);
 }
 
-#else
-typedef int kvk_device_absent_is_empty; /* ISO C wants a declaration */
-#endif

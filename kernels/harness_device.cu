@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "cuda_status.h"
 
@@ -78,7 +77,7 @@ static kv_status set_up(kvk_device *d, kv_error *err) {
 
 kv_status kvk_device_open(int device, kvk_device **out, char *note, size_t note_size, kv_error *err) {
   kv_error nvml_error = {KV_OK, ""};
-  kvk_device *d = new (std::nothrow) kvk_device();
+  kvk_device *d = (kvk_device *)std::calloc(1, sizeof *d);
   *out = NULL;
   if (note && note_size) note[0] = '\0';
   if (!d) return kv_fail(err, KV_ERR_MEMORY, "device %d: out of memory", device);
@@ -99,7 +98,7 @@ void kvk_device_close(kvk_device *d) {
   if (d->after) (void)cudaEventDestroy(d->after);
   if (d->stream) (void)cudaStreamDestroy(d->stream);
   kvk_nvml_close(d->nvml);
-  delete d;
+  std::free(d);
 }
 
 const kvk_gpu *kvk_device_gpu(const kvk_device *d) { return &d->gpu; }
