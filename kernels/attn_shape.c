@@ -49,8 +49,8 @@ uint64_t kvk_most_partials(const kvk_groups *groups, const kvk_problem *p, const
 static bool is_split(kvk_kind kind) { return kind >= KVK_SPLIT_PER_HEAD && kind <= KVK_MMA_ONLY; }
 
 static kv_status check_shape(const kvk_problem *p, kv_error *err) {
-  if (p->batch < 0 || p->batch > 65536)
-    return kv_fail(err, KV_ERR_USAGE, "attention: a batch of %d requests, must be 0 to 65536", p->batch);
+  if (p->batch < 0 || p->batch > 65535)
+    return kv_fail(err, KV_ERR_USAGE, "attention: a batch of %d requests, must be 0 to 65535", p->batch);
   if (p->queries < 1 || p->queries > KVK_MAX_QUERIES)
     return kv_fail(err, KV_ERR_USAGE, "attention: %d queries, must be 1 to %d", p->queries, KVK_MAX_QUERIES);
   if (p->heads < 1 || p->heads > KVK_MAX_HEADS)
@@ -80,8 +80,8 @@ kv_status kvk_check(kvk_kind kind, const kvk_problem *p, const kvk_options *o, k
   kv_status status = check_shape(p, err);
   if (status == KV_OK) status = check_arrays(p, err);
   if (status != KV_OK) return status;
-  if (kind == KVK_EXTEND_SERIAL_64 && o->capability >= 120)
-    return kv_fail(err, KV_ERR_USAGE, "%s: not built for compute capability %d.%d (SGLang takes 32x32 there); use %s",
+  if (kind == KVK_EXTEND_SERIAL_64 && (o->capability == 86 || o->capability == 89 || o->capability >= 120))
+    return kv_fail(err, KV_ERR_USAGE, "%s: not built for compute capability %d.%d (a block has 99 KB there); use %s",
                    kvk_kind_name(kind), o->capability / 10, o->capability % 10, kvk_kind_name(KVK_EXTEND_SERIAL_32));
   if (is_split(kind) && kvk_split_blocks(o) < 1)
     return kv_fail(err, KV_ERR_USAGE, "%s: the number of SMs or blocks must be given", kvk_kind_name(kind));

@@ -245,6 +245,7 @@ KX_DEVICE void ex_store(const sv_params &p, const ex_thread<BN> &t) {
 
 template <int BN>
 KX_KERNEL KX_BOUNDS(256, 1) ex_kernel(KX_PARAM ex_params params) {
+  if (!KX_HAS_SMEM(ex_smem<BN>::bytes)) return; /* not built where a block cannot have that much: sm_86, 89, 12x */
   const sv_params &p = params.s;
   ex_thread<BN> t;
   t.smem = kx_smem();
@@ -291,10 +292,5 @@ extern "C" const char *KX_NAME(extend)(kvk_kind kind, const kvk_problem *x, cons
   p.s.cut.rows = x->queries * x->heads;
   kx_grid grid = {(unsigned)x->heads, (unsigned)x->batch, THREADS, 0, false, stream};
   grid.smem = kind == KVK_EXTEND_SERIAL_64 ? ex_smem<64>::bytes : ex_smem<32>::bytes;
-#if !defined(KVK_EMULATE) && defined(KVK_SM12X_ONLY)
-  if (kind == KVK_EXTEND_SERIAL_64) return "the 32x64 tile is not built for sm_12x";
-#else
-  if (kind == KVK_EXTEND_SERIAL_64) return kx_launch(ex_kernel<64>, grid, p);
-#endif
-  return kx_launch(ex_kernel<32>, grid, p);
+  return kind == KVK_EXTEND_SERIAL_64 ? kx_launch(ex_kernel<64>, grid, p) : kx_launch(ex_kernel<32>, grid, p);
 }

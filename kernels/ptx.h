@@ -37,6 +37,13 @@ struct kx_grid {
 #define KX_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
 #define KX_PARAM const __grid_constant__
 
+/* Whether a block of the GPU compiled for can have that many bytes of shared memory; constant. */
+#if __CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200
+#define KX_HAS_SMEM(bytes) ((bytes) <= 101376)
+#else
+#define KX_HAS_SMEM(bytes) ((bytes) <= 166912)
+#endif
+
 KX_DEVICE unsigned kx_tid() { return threadIdx.x; }
 KX_DEVICE unsigned kx_block() { return blockIdx.x; }
 KX_DEVICE unsigned kx_block_y() { return blockIdx.y; }

@@ -17,6 +17,7 @@
 #define KX_KERNEL static void
 #define KX_BOUNDS(threads, blocks)
 #define KX_PARAM const
+#define KX_HAS_SMEM(bytes) true
 
 /* One emulated run: passed as the stream of kx_grid. */
 struct kx_emu_run {
