@@ -1,0 +1,694 @@
+/* split_verify: all query rows of a request share each KV row that a block fetches.
+ *
+ * A block of 8 warps holds up to 40 query rows and walks tiles of 16 keys. With keys and values as the m side of
+ * mma.m16n8k16 (S^T = K Q^T, O^T = V^T P^T), query rows come in units of 8 and 36 rows waste only 4.
+ *   - 4 score warps, two pairs: pair t % 2 takes tile t. Each warp of a pair multiplies one half of the 576 columns, its
+ *     half of Q resident in registers; the halves are exchanged lane by lane, each warp finishes the columns (query
+ *     rows) it owns: softmax weights to shared memory. One pair's softmax thus overlaps the other's products.
+ *   - 4 value warps: each holds 128 of the 512 output columns for all query rows in registers, multiplies weights and
+ *     tile, and fetches a tile five ahead (cp.async; 8 lanes a row, so one pointer a lane).
+ * Shared memory: 5 tiles + 8.8 KB, <= 101,376 B; rows lie 1152 B apart, their 16-byte chunks xor-swizzled by row.
+ *
+ * The running maximum of a query row is raised only when a logit exceeds it by 2^8 (weights then stay far inside bf16's
+ * range); tiles pass it on in order: the warp of the other pair that owns the same rows waits for it. Raised rows leave
+ * a factor for the value warps' accumulators and for the other pair's sums.
+ */
+#include "attn_split.h"
+
+namespace {
+
+enum sv_mode { SV_FULL, SV_LOAD_ONLY, SV_MMA_ONLY };
+
+const int K_STEPS = KVK_ROW_VALUES / 2 / 16; /* of one score warp: half of the columns */
+const uint32_t STAGE = KVK_TILE * KVK_ROW_BYTES;
+const float HEADROOM = 8.0f;
+
+template <int NT>
+struct sv_smem { /* byte offsets */
+  static const int rows = 8 * NT, owned = (NT + 1) / 2;
+  static const uint32_t weight_stride = 16 * NT, weight_bytes = KVK_TILE * weight_stride, exchange_bytes = 512 * NT;
+  static const uint32_t exchange = KVK_STAGES * STAGE;
+  static const uint32_t weights = exchange + 2 * exchange_bytes;
+  static const uint32_t top = weights + 2 * weight_bytes;  /* running maximum [rows] */
+  static const uint32_t factor = top + 4 * rows;           /* [2][rows] */
+  static const uint32_t ended = factor + 8 * rows;         /* sum, maximum of each pair [2][2][rows] */
+  static const uint32_t flag = ended + 16 * rows;          /* [2 pairs][2 halves] */
+  static const uint32_t segment = flag + 16;               /* 8 words */
+  static const uint32_t bars = segment + 32;
+  static const uint32_t full = bars, empty = full + 8 * KVK_STAGES, ready = empty + 8 * KVK_STAGES, unused = ready + 16;
+  static const uint32_t chain = unused + 16, q_full = chain + 32, q_taken = q_full + 8, bytes = q_taken + 8;
+  static const uint32_t out_stride = 2 * KVK_LATENT + 16; /* the finished rows, over the tiles */
+};
+
+struct sv_segment {
+  uint32_t request, group, first_tile, tiles, partial, whole, prefix;
+};
+
+struct sv_thread {
+  uint32_t smem, lane, warp;
+};
+
+/* --- segments --- */
+
+/* Warp 0 finds the next segment at or after list position `at` and leaves it in shared memory; tiles = 0: none left. */
+template <int NT>
+KX_DEVICE void sv_next_segment(const sv_params &p, const sv_thread &t, uint32_t at, uint32_t end) {
+  uint32_t word[7] = {0, 0, 0, 0, 0, 0, 0};
+  if (at < end) {
+    const sv_place x = sv_locate(p, at, t.lane);
+    const uint32_t run = x.units - x.unit < end - at ? x.units - x.unit : end - at;
+    const uint32_t left = x.tiles - x.unit * p.fixed_tiles;
+    word[0] = x.request;
+    word[1] = x.group;
+    word[2] = p.fixed_tiles ? x.unit * p.fixed_tiles : x.unit;
+    word[3] = !p.fixed_tiles ? run : left < p.fixed_tiles ? left : p.fixed_tiles;
+    word[4] = p.fixed_tiles ? at : kx_block() + x.request * (uint32_t)p.cut.groups + x.group;
+    word[5] = word[3] == x.tiles;
+    word[6] = sv_prefix(p, x.request);
+  }
+#pragma unroll
+  for (uint32_t i = 0; i < 7; i++)
+    if (t.lane == i) kx_sts(t.smem + sv_smem<NT>::segment + 4 * i, word[i]);
+}
+
+template <int NT>
+KX_DEVICE sv_segment sv_read_segment(const sv_thread &t) {
+  const uint32_t at = t.smem + sv_smem<NT>::segment;
+  sv_segment s;
+  s.request = kx_lds_u32(at);
+  s.group = kx_lds_u32(at + 4);
+  s.first_tile = kx_lds_u32(at + 8);
+  s.tiles = kx_lds_u32(at + 12);
+  s.partial = kx_lds_u32(at + 16);
+  s.whole = kx_lds_u32(at + 20);
+  s.prefix = kx_lds_u32(at + 24);
+  return s;
+}
+
+template <int NT>
+KX_DEVICE void sv_reset(const sv_thread &t) {
+  typedef sv_smem<NT> L;
+  const uint32_t tid = t.warp * 32 + t.lane;
+  if (tid < KVK_STAGES) {
+    kx_mbar_init(t.smem + L::full + 8 * tid, 128);
+    kx_mbar_init(t.smem + L::empty + 8 * tid, 4);
+  } else if (tid >= 32 && tid < 34) {
+    kx_mbar_init(t.smem + L::ready + 8 * (tid - 32), 2);
+    kx_mbar_init(t.smem + L::unused + 8 * (tid - 32), 4);
+  } else if (tid >= 64 && tid < 68) {
+    kx_mbar_init(t.smem + L::chain + 8 * (tid - 64), 1);
+  } else if (tid == 96) {
+    kx_mbar_init(t.smem + L::q_full, 128);
+    kx_mbar_init(t.smem + L::q_taken, 4);
+  } else if (tid >= 128 && tid < 128 + (uint32_t)L::rows) {
+    kx_sts(t.smem + L::top + 4 * (tid - 128), -kx_inf());
+  }
+}
+
+/* --- score warps --- */
+
+template <int NT>
+struct sv_scores {
+  uint32_t q[K_STEPS][NT][2]; /* tile j of the row units: unit j for half 0, unit NT - 1 - j for half 1 */
+  float sum[2 * sv_smem<NT>::owned], top[2 * sv_smem<NT>::owned];
+  int pair, half;
+};
+
+template <int NT>
+KX_DEVICE int sv_unit(int half, int j) { return half ? NT - 1 - j : j; }
+
+/* Units this warp finishes: the first `owned`, the middle one of an odd number only with half 0. */
+template <int NT>
+KX_DEVICE bool sv_mine(int half, int j) { return j < NT / 2 || (j == NT / 2 && NT % 2 && half == 0); }
+
+/* Q lies in the last three stages, row r at r * 1152. */
+template <int NT>
+KX_DEVICE void sv_take_q(const sv_thread &t, sv_scores<NT> &w) {
+  const uint32_t base = t.smem + 2 * STAGE, low = t.lane & 7, quarter = t.lane >> 3;
+#pragma unroll
+  for (int k = 0; k < K_STEPS / 2; k++)
+#pragma unroll
+    for (int j = 0; j < NT; j++) {
+      const uint32_t row = (uint32_t)(8 * sv_unit<NT>(w.half, j)) + low;
+      const uint32_t line = k < 8 ? (uint32_t)(4 * w.half + k / 2) : 8u;
+      const uint32_t chunk = (k < 8 ? (uint32_t)(4 * (k & 1)) : (uint32_t)(4 * w.half)) + quarter;
+      uint32_t r[4];
+      kx_ldmatrix4(r, base + row * KVK_ROW_BYTES + line * 128 + ((chunk ^ low) << 4));
+      w.q[2 * k][j][0] = r[0];
+      w.q[2 * k][j][1] = r[1];
+      w.q[2 * k + 1][j][0] = r[2];
+      w.q[2 * k + 1][j][1] = r[3];
+    }
+}
+
+template <int NT>
+KX_DEVICE void sv_multiply_q(const sv_thread &t, const sv_scores<NT> &w, uint32_t stage, float s[NT][4]) {
+  const uint32_t row = t.lane & 15, swizzle = ((t.lane >> 4) ^ (t.lane & 7)) << 4;
+  const uint32_t at = t.smem + stage * STAGE + row * KVK_ROW_BYTES + swizzle;
+  const uint32_t latent = at + (uint32_t)w.half * 512, rope = (at ^ ((uint32_t)w.half << 6)) + 1024;
+#pragma unroll
+  for (int j = 0; j < NT; j++) s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
+#pragma unroll
+  for (int k = 0; k < K_STEPS; k++) {
+    uint32_t a[4];
+    if (k < 16) kx_ldmatrix4(a, (latent ^ (uint32_t)((k & 3) << 5)) + (uint32_t)(k / 4 * 128));
+    else kx_ldmatrix4(a, rope ^ (uint32_t)((k - 16) << 5));
+#pragma unroll
+    for (int j = 0; j < NT; j++) kx_mma(s[j], a, w.q[k][j][0], w.q[k][j][1]);
+  }
+}
+
+/* Sends the other half's units to it, adds what it sent for ours. Same lane, same layout. */
+template <int NT>
+KX_DEVICE void sv_exchange(const sv_thread &t, const sv_scores<NT> &w, float s[NT][4]) {
+  typedef sv_smem<NT> L;
+  const uint32_t at = t.smem + L::exchange + (uint32_t)w.pair * L::exchange_bytes + 16 * t.lane;
+#pragma unroll
+  for (int j = NT / 2; j < NT; j++)
+    if (!sv_mine<NT>(w.half, j)) {
+      const kx_f4 v = {s[j][0], s[j][1], s[j][2], s[j][3]};
+      kx_sts(at + 512 * (uint32_t)sv_unit<NT>(w.half, j), v);
+    }
+  kx_bar_sync(1 + w.pair, 64);
+#pragma unroll
+  for (int j = 0; j < L::owned; j++)
+    if (sv_mine<NT>(w.half, j)) {
+      const kx_f4 v = kx_lds_f4(at + 512 * (uint32_t)sv_unit<NT>(w.half, j));
+      s[j][0] += v.x;
+      s[j][1] += v.y;
+      s[j][2] += v.z;
+      s[j][3] += v.w;
+    }
+}
+
+template <int NT>
+KX_DEVICE void sv_hide(const sv_params &p, const sv_thread &t, const sv_segment &seg, const sv_scores<NT> &w,
+                       uint32_t tile, float s[NT][4]) {
+#pragma unroll
+  for (int j = 0; j < sv_smem<NT>::owned; j++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const uint32_t key = tile * KVK_TILE + t.lane / 4 + (i & 2) * 4;
+      const uint32_t column = (uint32_t)(8 * sv_unit<NT>(w.half, j)) + 2 * (t.lane & 3) + (i & 1);
+      const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + column * (uint32_t)p.cut.row_stride;
+      const bool used = column < (uint32_t)p.cut.group_rows;
+      if (key >= seg.prefix && !(used && sv_sees(p, seg.request, seg.prefix, row, key))) s[j][i] = -kx_inf();
+    }
+}
+
+/* Raises the maximum of this warp's rows to this tile's, leaves the factors by which older sums shrink. */
+template <int NT>
+KX_DEVICE void sv_raise(const sv_thread &t, sv_scores<NT> &w, const float s[NT][4]) {
+  typedef sv_smem<NT> L;
+#pragma unroll
+  for (int j = 0; j < L::owned; j++)
+    if (sv_mine<NT>(w.half, j)) {
+      float f[2];
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        float most = kx_max(s[j][i], s[j][i + 2]), old = w.top[2 * j + i];
+        for (int d = 4; d < 32; d *= 2) most = kx_max(most, kx_shfl_xor(most, d));
+        most = kx_max(most, old);
+        f[i] = most == old ? 1.0f : kx_exp2(old - most);
+        w.top[2 * j + i] = most;
+        w.sum[2 * j + i] *= f[i];
+      }
+      if (t.lane < 4) {
+        const uint32_t at = t.smem + 4 * ((uint32_t)(8 * sv_unit<NT>(w.half, j)) + 2 * t.lane);
+        const kx_f2 top = {w.top[2 * j], w.top[2 * j + 1]}, factor = {f[0], f[1]};
+        kx_sts(at + L::top, top);
+        kx_sts(at + L::factor + (uint32_t)(w.pair * 4 * L::rows), factor);
+      }
+    }
+}
+
+/* Takes over the maximum as the tile before left it, and shrinks this warp's sums if that tile raised it. */
+template <int NT>
+KX_DEVICE void sv_take_over(const sv_thread &t, sv_scores<NT> &w) {
+  typedef sv_smem<NT> L;
+  const uint32_t at = t.smem + 8 * (t.lane & 3);
+  const bool raised = kx_lds_u32(t.smem + L::flag + (uint32_t)(8 * (1 - w.pair) + 4 * w.half)) != 0;
+#pragma unroll
+  for (int j = 0; j < L::owned; j++)
+    if (sv_mine<NT>(w.half, j)) {
+      const uint32_t unit = 32 * (uint32_t)sv_unit<NT>(w.half, j);
+      const kx_f2 top = kx_lds_f2(at + L::top + unit);
+      w.top[2 * j] = top.x;
+      w.top[2 * j + 1] = top.y;
+      if (raised) {
+        const kx_f2 f = kx_lds_f2(at + L::factor + (uint32_t)((1 - w.pair) * 4 * L::rows) + unit);
+        w.sum[2 * j] *= f.x;
+        w.sum[2 * j + 1] *= f.y;
+      }
+    }
+}
+
+template <int NT>
+KX_DEVICE void sv_weigh(const sv_thread &t, sv_scores<NT> &w, const float s[NT][4]) {
+  typedef sv_smem<NT> L;
+  const uint32_t at = t.smem + L::weights + (uint32_t)w.pair * L::weight_bytes + (t.lane / 4) * L::weight_stride + 4 * (t.lane & 3);
+#pragma unroll
+  for (int j = 0; j < L::owned; j++)
+    if (sv_mine<NT>(w.half, j)) {
+      float e[4];
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const float top = w.top[2 * j + (i & 1)];
+        e[i] = kx_exp2(s[j][i] - (top == -kx_inf() ? 0.0f : top)); /* nothing seen yet: -inf - 0, not -inf - -inf */
+      }
+      w.sum[2 * j] += e[0] + e[2];
+      w.sum[2 * j + 1] += e[1] + e[3];
+      const uint32_t unit = at + 16 * (uint32_t)sv_unit<NT>(w.half, j);
+      kx_sts(unit, kx_pack_bf16(e[0], e[1]));
+      kx_sts(unit + 8 * L::weight_stride, kx_pack_bf16(e[2], e[3]));
+    }
+}
+
+/* From partial products to weights in shared memory, for tile i of the segment. */
+template <int NT>
+KX_DEVICE void sv_soften(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_scores<NT> &w, uint32_t i,
+                         float s[NT][4]) {
+  typedef sv_smem<NT> L;
+  const uint32_t turn = i / 2, mine = t.smem + L::chain + (uint32_t)(16 * w.pair + 8 * w.half);
+  if (turn) kx_mbar_wait(t.smem + L::ready + 8 * (uint32_t)w.pair, (turn - 1) & 1); /* the other has read the last one */
+  sv_exchange<NT>(t, w, s);
+#pragma unroll
+  for (int j = 0; j < L::owned; j++)
+#pragma unroll
+    for (int c = 0; c < 4; c++) s[j][c] *= p.scale_log2;
+  if ((seg.first_tile + i + 1) * KVK_TILE > seg.prefix) sv_hide<NT>(p, t, seg, w, seg.first_tile + i, s);
+  if (turn) kx_mbar_wait(t.smem + L::unused + 8 * (uint32_t)w.pair, (turn - 1) & 1);
+  if (i) {
+    kx_mbar_wait(mine, (w.pair ? turn : turn - 1) & 1);
+    sv_take_over<NT>(t, w);
+  }
+  bool over = false;
+#pragma unroll
+  for (int j = 0; j < L::owned; j++)
+#pragma unroll
+    for (int c = 0; c < 4; c++) over |= sv_mine<NT>(w.half, j) && s[j][c] > w.top[2 * j + (c & 1)] + HEADROOM;
+  over = kx_any(over);
+  if (over) sv_raise<NT>(t, w, s);
+  if (t.lane == 0) kx_sts(t.smem + L::flag + (uint32_t)(8 * w.pair + 4 * w.half), (uint32_t)over);
+  kx_sync_warp();
+  if (t.lane == 0) kx_mbar_arrive(t.smem + L::chain + (uint32_t)(16 * (1 - w.pair) + 8 * w.half));
+  sv_weigh<NT>(t, w, s);
+}
+
+/* At the end of a segment: sums and maxima of this warp's rows to shared memory. */
+template <int NT>
+KX_DEVICE void sv_leave_sums(const sv_thread &t, sv_scores<NT> &w) {
+  typedef sv_smem<NT> L;
+#pragma unroll
+  for (int j = 0; j < L::owned; j++)
+    if (sv_mine<NT>(w.half, j)) {
+      for (int i = 0; i < 2; i++)
+        for (int d = 4; d < 32; d *= 2) w.sum[2 * j + i] += kx_shfl_xor(w.sum[2 * j + i], d);
+      if (t.lane < 4) {
+        const uint32_t at = t.smem + L::ended + (uint32_t)(w.pair * 8 * L::rows) + 32 * (uint32_t)sv_unit<NT>(w.half, j) + 8 * t.lane;
+        const kx_f2 sum = {w.sum[2 * j], w.sum[2 * j + 1]}, top = {w.top[2 * j], w.top[2 * j + 1]};
+        kx_sts(at, sum);
+        kx_sts(at + 4 * L::rows, top);
+      }
+    }
+}
+
+template <int NT, int MODE>
+KX_DEVICE void sv_score_role(const sv_params &p, const sv_thread &t, const sv_segment &seg, int pair, int half) {
+  typedef sv_smem<NT> L;
+  sv_scores<NT> w;
+  w.pair = pair;
+  w.half = half;
+#pragma unroll
+  for (int j = 0; j < 2 * L::owned; j++) w.sum[j] = 0, w.top[j] = -kx_inf();
+  kx_mbar_wait(t.smem + L::q_full, 0);
+  sv_take_q<NT>(t, w);
+  kx_sync_warp();
+  if (t.lane == 0) kx_mbar_arrive(t.smem + L::q_taken);
+  uint32_t stage = (uint32_t)pair, lap = 0;
+  for (uint32_t i = (uint32_t)pair; i < seg.tiles; i += 2) {
+    kx_mbar_wait(t.smem + L::full + 8 * stage, lap);
+    if (MODE != SV_LOAD_ONLY) {
+      float s[NT][4];
+      sv_multiply_q<NT>(t, w, stage, s);
+      sv_soften<NT>(p, t, seg, w, i, s);
+    } else if (i >= 2) {
+      kx_mbar_wait(t.smem + L::unused + 8 * (uint32_t)w.pair, (i / 2 - 1) & 1);
+    }
+    kx_sync_warp();
+    if (t.lane == 0) kx_mbar_arrive(t.smem + L::ready + 8 * (uint32_t)pair);
+    stage += 2;
+    if (stage >= KVK_STAGES) stage -= KVK_STAGES, lap ^= 1;
+  }
+  sv_leave_sums<NT>(t, w);
+}
+
+/* --- value warps --- */
+
+template <int NT>
+struct sv_values {
+  float o[8][NT][4]; /* O^T: 16 m + g (+ 8) of the warp's 128 columns; query rows 8 j + 2t, + 1 */
+  const unsigned char *kv; /* this lane's 16 bytes of the first line of row 0 */
+  uint32_t to;             /* where they go in stage 0 */
+  uint32_t row;            /* of the tile, that this lane helps to fetch */
+  int32_t slot;            /* of the next tile to fetch */
+  uint64_t first;
+};
+
+template <int NT, int MODE>
+KX_DEVICE void sv_fetch(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_values<NT> &v, uint32_t i,
+                        uint32_t stage) {
+  const uint32_t bar = t.smem + sv_smem<NT>::full + 8 * stage;
+  if (MODE == SV_MMA_ONLY) {
+    kx_mbar_arrive(bar);
+    return;
+  }
+  const uint32_t bytes = v.slot >= 0 ? 16 : 0;
+  const unsigned char *from = v.kv + (v.slot >= 0 ? (int64_t)v.slot * p.kv_stride : 0);
+#pragma unroll
+  for (uint32_t line = 0; line < 9; line++) kx_copy16(v.to + stage * STAGE + line * 128, from + line * 128, bytes);
+  kx_copy_arrive(bar);
+  if (i + 1 < seg.tiles) v.slot = sv_slot(p, seg.request, v.first, seg.prefix, (seg.first_tile + i + 1) * KVK_TILE + v.row);
+}
+
+/* The group's rows of Q into the last three stages; missing rows are zeros. */
+template <int NT>
+KX_DEVICE void sv_fetch_q(const sv_params &p, const sv_thread &t, const sv_segment &seg, const sv_values<NT> &v) {
+  const unsigned char *q = (const unsigned char *)p.q;
+  for (uint32_t c = v.row; c < 8 * NT; c += 16) {
+    const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + c * (uint32_t)p.cut.row_stride;
+    const bool used = c < (uint32_t)p.cut.group_rows && row < (uint32_t)p.cut.rows;
+    const unsigned char *from = used ? q + ((int64_t)seg.request * p.cut.rows + row) * p.q_stride + 16 * (t.lane & 7) : q;
+#pragma unroll
+    for (uint32_t line = 0; line < 9; line++)
+      kx_copy16(v.to + 2 * STAGE + (c - v.row) * KVK_ROW_BYTES + line * 128, from + (used ? line * 128 : 0), used ? 16 : 0);
+  }
+  kx_copy_arrive(t.smem + sv_smem<NT>::q_full);
+}
+
+template <int NT>
+KX_DEVICE void sv_zero_tiles(const sv_thread &t, uint32_t value_warp) {
+  const kx_u4 zero = {0, 0, 0, 0};
+  for (uint32_t at = 16 * (value_warp * 32 + t.lane); at < KVK_STAGES * STAGE; at += 16 * 128) kx_sts(t.smem + at, zero);
+}
+
+template <int NT>
+KX_DEVICE void sv_shrink(const sv_thread &t, sv_values<NT> &v, uint32_t i) {
+  typedef sv_smem<NT> L;
+  const uint32_t which = i & 1, flags = t.smem + L::flag + 8 * which;
+  const uint32_t low = kx_lds_u32(flags), high = kx_lds_u32(flags + 4);
+  if (!(low | high)) return;
+#pragma unroll
+  for (int j = 0; j < NT; j++)
+    if (j < L::owned ? low : high) {
+      const kx_f2 f = kx_lds_f2(t.smem + L::factor + which * 4 * L::rows + 32 * (uint32_t)j + 8 * (t.lane & 3));
+#pragma unroll
+      for (int m = 0; m < 8; m++) {
+        v.o[m][j][0] *= f.x;
+        v.o[m][j][1] *= f.y;
+        v.o[m][j][2] *= f.x;
+        v.o[m][j][3] *= f.y;
+      }
+    }
+}
+
+template <int NT>
+KX_DEVICE void sv_multiply_v(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp, uint32_t i, uint32_t stage) {
+  typedef sv_smem<NT> L;
+  uint32_t b[NT + 1][2];
+  const uint32_t weights = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane & 15) * L::weight_stride + 16 * (t.lane >> 4);
+#pragma unroll
+  for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], weights + 16 * (uint32_t)j);
+  if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], weights - 16 * (t.lane >> 4) + 16 * (NT - 1));
+  const uint32_t row = (t.lane & 7) + ((t.lane >> 4) << 3), chunk = (t.lane >> 3) & 1;
+  const uint32_t at = t.smem + stage * STAGE + row * KVK_ROW_BYTES + ((chunk ^ (t.lane & 7)) << 4) + 256 * value_warp;
+#pragma unroll
+  for (int m = 0; m < 8; m++) {
+    uint32_t a[4];
+    kx_ldmatrix4_trans(a, (at ^ (uint32_t)((m & 3) << 5)) + (uint32_t)(m / 4 * 128));
+#pragma unroll
+    for (int j = 0; j < NT; j++) kx_mma(v.o[m][j], a, b[j][0], b[j][1]);
+  }
+}
+
+template <int NT>
+struct sv_total { float sum, top; };
+
+/* Both pairs' sums of query row `row`, on the scale of the final maximum. */
+template <int NT>
+KX_DEVICE sv_total<NT> sv_read_total(const sv_thread &t, uint32_t row) {
+  typedef sv_smem<NT> L;
+  sv_total<NT> x = {0, kx_lds_f32(t.smem + L::top + 4 * row)};
+  for (uint32_t pair = 0; pair < 2; pair++) {
+    const uint32_t at = t.smem + L::ended + pair * 8 * L::rows + 4 * row;
+    const float sum = kx_lds_f32(at), top = kx_lds_f32(at + 4 * L::rows);
+    x.sum += sum * (top == x.top ? 1.0f : kx_exp2(top - x.top));
+  }
+  return x;
+}
+
+/* Divides by the sums and lays the rows out in shared memory, over the tiles. */
+template <int NT>
+KX_DEVICE void sv_lay_out(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp) {
+  typedef sv_smem<NT> L;
+#pragma unroll
+  for (int j = 0; j < NT; j++) {
+    float inverse[2];
+    for (uint32_t i = 0; i < 2; i++) {
+      const float sum = sv_read_total<NT>(t, (uint32_t)(8 * j) + 2 * (t.lane & 3) + i).sum;
+      inverse[i] = sum == 0 ? 0.0f : 1.0f / sum;
+    }
+    const uint32_t at = t.smem + ((uint32_t)(8 * j) + t.lane / 4) * L::out_stride + 256 * value_warp + 4 * (t.lane & 3);
+#pragma unroll
+    for (int m = 0; m < 8; m++) {
+      kx_sts(at + (uint32_t)(32 * m), kx_transpose(kx_pack_bf16(v.o[m][j][0] * inverse[0], v.o[m][j][1] * inverse[1])));
+      kx_sts(at + (uint32_t)(32 * m + 16), kx_transpose(kx_pack_bf16(v.o[m][j][2] * inverse[0], v.o[m][j][3] * inverse[1])));
+    }
+  }
+}
+
+template <int NT, int MODE>
+KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_segment &seg, uint32_t value_warp) {
+  typedef sv_smem<NT> L;
+  sv_values<NT> v;
+  v.row = 4 * value_warp + t.lane / 8;
+  v.kv = (const unsigned char *)p.kv + 16 * (t.lane & 7);
+  v.to = t.smem + v.row * KVK_ROW_BYTES + (((t.lane & 7) ^ (v.row & 7)) << 4);
+  v.first = p.indptr[seg.request];
+  v.slot = sv_slot(p, seg.request, v.first, seg.prefix, seg.first_tile * KVK_TILE + v.row);
+#pragma unroll
+  for (int m = 0; m < 8; m++)
+#pragma unroll
+    for (int j = 0; j < NT; j++) v.o[m][j][0] = v.o[m][j][1] = v.o[m][j][2] = v.o[m][j][3] = 0;
+  sv_fetch_q<NT>(p, t, seg, v);
+  for (uint32_t i = 0; i < 2 && i < seg.tiles; i++) sv_fetch<NT, MODE>(p, t, seg, v, i, i);
+  kx_mbar_wait(t.smem + L::q_taken, 0);
+  if (MODE == SV_MMA_ONLY) sv_zero_tiles<NT>(t, value_warp);
+  for (uint32_t i = 2; i < KVK_STAGES && i < seg.tiles; i++) sv_fetch<NT, MODE>(p, t, seg, v, i, i);
+  uint32_t stage = 0, lap = 0, old_stage = 0, old_lap = 0;
+  for (uint32_t i = 0; i < seg.tiles; i++) {
+    if (i && i + KVK_STAGES - 1 < seg.tiles) {
+      kx_mbar_wait(t.smem + L::empty + 8 * old_stage, old_lap);
+      sv_fetch<NT, MODE>(p, t, seg, v, i + KVK_STAGES - 1, old_stage);
+    }
+    kx_mbar_wait(t.smem + L::ready + 8 * (i & 1), i / 2 & 1);
+    if (MODE != SV_LOAD_ONLY) {
+      sv_shrink<NT>(t, v, i);
+      sv_multiply_v<NT>(t, v, value_warp, i, stage);
+    }
+    kx_sync_warp();
+    if (t.lane == 0) {
+      kx_mbar_arrive(t.smem + L::empty + 8 * stage);
+      kx_mbar_arrive(t.smem + L::unused + 8 * (i & 1));
+    }
+    old_stage = stage;
+    old_lap = lap;
+    if (++stage == KVK_STAGES) stage = 0, lap ^= 1;
+  }
+  kx_bar_sync(0, KVK_SPLIT_THREADS); /* sums are there, tiles are done with */
+  sv_lay_out<NT>(t, v, value_warp);
+}
+
+/* --- results --- */
+
+template <int NT>
+KX_DEVICE void sv_store(const sv_params &p, const sv_thread &t, const sv_segment &seg) {
+  typedef sv_smem<NT> L;
+  const uint32_t tid = t.warp * 32 + t.lane;
+  for (uint32_t i = tid; i < (uint32_t)p.cut.group_rows * 64; i += KVK_SPLIT_THREADS) {
+    const uint32_t column = i / 64, chunk = i % 64;
+    const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + column * (uint32_t)p.cut.row_stride;
+    if (row >= (uint32_t)p.cut.rows) continue;
+    uint16_t *to = seg.whole ? p.out + ((uint64_t)seg.request * (uint32_t)p.cut.rows + row) * KVK_LATENT
+                             : p.part_out + ((uint64_t)seg.partial * L::rows + column) * KVK_LATENT;
+    ((kx_u4 *)to)[chunk] = kx_lds_u4(t.smem + column * L::out_stride + 16 * chunk);
+  }
+  if (tid < (uint32_t)p.cut.group_rows) {
+    const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + tid * (uint32_t)p.cut.row_stride;
+    const sv_total<NT> x = sv_read_total<NT>(t, tid);
+    const float lse = x.top + kx_log2(x.sum);
+    if (!seg.whole) p.part_lse[(uint64_t)seg.partial * L::rows + tid] = lse;
+    else if (p.lse && row < (uint32_t)p.cut.rows)
+      p.lse[(uint64_t)seg.request * (uint32_t)p.cut.rows + row] = lse * 0.693147180559945309f;
+  }
+}
+
+template <int NT, int MODE>
+KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
+  sv_thread t = {kx_smem(), kx_tid() % 32, kx_tid() / 32};
+  uint32_t at, end, step;
+  kx_grid_release();
+  { /* every warp computes the block's range for itself */
+    const uint32_t total = (uint32_t)p.cut.groups * sv_units_before(p, (uint32_t)p.batch, t.lane);
+    const uint32_t share = sv_share(p, total), block = kx_block();
+    at = p.fixed_tiles ? block : block * share;
+    end = p.fixed_tiles || total < at + share ? total : at + share;
+    step = p.blocks;
+  }
+  const int low = (int)(t.warp & 1), high = (int)(t.warp >> 2), second = (int)(t.warp >> 1 & 1);
+  const bool scores = p.spread ? !second : !high;
+  const int upper = p.spread ? high : second;
+  for (;;) {
+    if (t.warp == 0) sv_next_segment<NT>(p, t, at, end);
+    sv_reset<NT>(t);
+    kx_bar_sync(0, KVK_SPLIT_THREADS);
+    const sv_segment seg = sv_read_segment<NT>(t);
+    if (!seg.tiles) return;
+    if (scores) {
+      sv_score_role<NT, MODE>(p, t, seg, upper, low);
+      kx_bar_sync(0, KVK_SPLIT_THREADS);
+    } else {
+      sv_value_role<NT, MODE>(p, t, seg, (uint32_t)(2 * upper + low));
+    }
+    kx_bar_sync(0, KVK_SPLIT_THREADS); /* the rows are laid out */
+    sv_store<NT>(p, t, seg);
+    kx_bar_sync(0, KVK_SPLIT_THREADS); /* and read, and the sums too */
+    at += p.fixed_tiles ? step : seg.tiles;
+  }
+}
+
+/* --- merge of the partial results: a block a query row --- */
+
+const int MERGE_THREADS = 256, MERGE_LANES = 64; /* 64 threads of 8 values hold a row; 4 of those walk the partials */
+
+struct sv_range { uint32_t first, count; };
+
+KX_DEVICE sv_range sv_partials_of(const sv_params &p, uint32_t request, uint32_t group, uint32_t lane) {
+  const uint32_t groups = (uint32_t)p.cut.groups, units = sv_units(p, sv_tiles(p, request));
+  const uint32_t start = groups * sv_units_before(p, request, lane) + group * units;
+  sv_range r = {start, units};
+  if (!p.fixed_tiles && units) {
+    const uint32_t share = sv_share(p, groups * sv_units_before(p, (uint32_t)p.batch, lane));
+    const uint32_t first = start / share, last = (start + units - 1) / share;
+    r.first = first + request * groups + group;
+    r.count = last - first + 1;
+  }
+  return r;
+}
+
+KX_DEVICE void sv_add_bf16(float acc[8], kx_u4 v, float weight) {
+  const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    acc[2 * i] += weight * kx_bits_float(word[i] << 16);
+    acc[2 * i + 1] += weight * kx_bits_float(word[i] & 0xffff0000u);
+  }
+}
+
+KX_DEVICE kx_u4 sv_round8(const float a[8], float scale) {
+  kx_u4 v = {kx_pack_bf16(a[0] * scale, a[1] * scale), kx_pack_bf16(a[2] * scale, a[3] * scale),
+             kx_pack_bf16(a[4] * scale, a[5] * scale), kx_pack_bf16(a[6] * scale, a[7] * scale)};
+  return v;
+}
+
+KX_KERNEL KX_BOUNDS(MERGE_THREADS, 1) sv_merge_kernel(KX_PARAM sv_params p) {
+  const uint32_t tid = kx_tid(), lane = tid % 32, rows = (uint32_t)p.cut.rows, smem = kx_smem();
+  const uint32_t request = kx_block() / rows, row = kx_block() % rows;
+  const bool by_head = p.cut.group_stride == 1 && p.cut.groups > 1;
+  const uint32_t group = by_head ? row % (uint32_t)p.cut.groups : row / (uint32_t)p.cut.group_rows;
+  const uint32_t column = by_head ? row / (uint32_t)p.cut.groups : row % (uint32_t)p.cut.group_rows;
+  const uint32_t stride = 8 * (uint32_t)p.cut.tiles8;
+  const sv_range r = sv_partials_of(p, request, group, lane);
+  const uint64_t out_row = (uint64_t)request * rows + row;
+  kx_u4 *out = (kx_u4 *)(p.out + out_row * KVK_LATENT);
+  kx_grid_wait();
+  if (r.count == 1) return; /* already where it belongs */
+  const float *lse = p.part_lse + (uint64_t)r.first * stride + column;
+  float top = -kx_inf(), sum = 0, acc[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+  for (uint32_t s = lane; s < r.count; s += 32) top = kx_max(top, lse[(uint64_t)s * stride]);
+  for (int d = 1; d < 32; d *= 2) top = kx_max(top, kx_shfl_xor(top, d));
+  const float base = top == -kx_inf() ? 0.0f : top;
+  for (uint32_t s = lane; s < r.count; s += 32) sum += kx_exp2(lse[(uint64_t)s * stride] - base);
+  for (int d = 1; d < 32; d *= 2) sum += kx_shfl_xor(sum, d);
+  const uint32_t part = tid / MERGE_LANES, chunk = tid % MERGE_LANES;
+  const kx_u4 *from = (const kx_u4 *)(p.part_out + ((uint64_t)r.first * stride + column) * KVK_LATENT) + chunk;
+#pragma unroll 4
+  for (uint32_t s = part; s < r.count; s += MERGE_THREADS / MERGE_LANES)
+    sv_add_bf16(acc, from[(uint64_t)s * stride * (KVK_LATENT / 8)], kx_exp2(lse[(uint64_t)s * stride] - base));
+  const uint32_t at = smem + 32 * tid;
+  const kx_f4 low = {acc[0], acc[1], acc[2], acc[3]}, high = {acc[4], acc[5], acc[6], acc[7]};
+  kx_sts(at, low);
+  kx_sts(at + 16, high);
+  kx_bar_sync(0, MERGE_THREADS);
+  if (part == 0) {
+    for (uint32_t other = 1; other < MERGE_THREADS / MERGE_LANES; other++) {
+      const kx_f4 a = kx_lds_f4(at + 32 * MERGE_LANES * other), b = kx_lds_f4(at + 32 * MERGE_LANES * other + 16);
+      acc[0] += a.x, acc[1] += a.y, acc[2] += a.z, acc[3] += a.w;
+      acc[4] += b.x, acc[5] += b.y, acc[6] += b.z, acc[7] += b.w;
+    }
+    out[chunk] = sv_round8(acc, sum == 0 ? 0.0f : 1.0f / sum);
+  }
+  if (tid == 0 && p.lse) p.lse[out_row] = (top + kx_log2(sum)) * 0.693147180559945309f;
+}
+
+template <int NT>
+const char *sv_start(kvk_kind kind, const kx_grid &grid, const sv_params &p) {
+  kx_grid g = grid;
+  g.smem = sv_smem<NT>::bytes;
+  if (kind == KVK_LOAD_ONLY) return kx_launch(sv_kernel<NT, SV_LOAD_ONLY>, g, p);
+  if (kind == KVK_MMA_ONLY) return kx_launch(sv_kernel<NT, SV_MMA_ONLY>, g, p);
+  return kx_launch(sv_kernel<NT, SV_FULL>, g, p);
+}
+
+sv_params sv_fill(kvk_kind kind, const kvk_problem *x, const kvk_options *o, void *workspace) {
+  sv_params p;
+  p.cut = kvk_cut_rows(kind, x->queries, x->heads);
+  p.q = x->q;
+  p.kv = x->kv;
+  p.q_stride = 2 * x->q_row_stride;
+  p.kv_stride = 2 * x->kv_row_stride;
+  p.indptr = x->indptr;
+  p.mask_indptr = x->mask_indptr;
+  p.slots = x->slots;
+  p.tree_slots = x->tree_slots;
+  p.mask = x->mask;
+  p.out = x->out;
+  p.lse = x->lse;
+  p.part_out = (uint16_t *)workspace;
+  p.part_lse = (float *)((char *)workspace + kvk_most_partials(&p.cut, x, o) * (uint64_t)p.cut.tiles8 * 8 * 2 * KVK_LATENT);
+  p.scale_log2 = x->scale * 1.44269504088896341f;
+  p.batch = x->batch;
+  p.queries = x->queries;
+  p.heads = x->heads;
+  p.tree = x->tree_slots ? x->queries : 0;
+  p.mask_kind = x->mask_kind;
+  p.blocks = (uint32_t)kvk_split_blocks(o);
+  p.min_tiles = (uint32_t)kvk_min_split_tiles(o);
+  p.fixed_tiles = (uint32_t)(o->fixed_split_tokens / KVK_TILE);
+  p.spread = o->spread_roles;
+  return p;
+}
+
+} // namespace
+
+extern "C" const char *KX_NAME(split)(kvk_kind kind, const kvk_problem *problem, const kvk_options *options,
+                                      void *workspace, void *stream) {
+  const sv_params p = sv_fill(kind, problem, options, workspace);
+  const kx_grid grid = {p.blocks, 1, KVK_SPLIT_THREADS, 0, false, stream};
+  const char *failed = p.cut.tiles8 == 1   ? sv_start<1>(kind, grid, p)
+                       : p.cut.tiles8 == 2 ? sv_start<2>(kind, grid, p)
+                       : p.cut.tiles8 == 3 ? sv_start<3>(kind, grid, p)
+                                           : sv_start<5>(kind, grid, p);
+  const kx_grid merge = {(unsigned)(p.batch * p.cut.rows), 1, MERGE_THREADS, MERGE_THREADS * 32, true, stream};
+  return failed ? failed : kx_launch(sv_merge_kernel, merge, p);
+}
