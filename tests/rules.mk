@@ -17,10 +17,11 @@ $(B)/tests/registry.c: $(TESTSRC) tests/rules.mk
 $(B)/tests/registry.o: $(B)/tests/registry.c
 	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -c $< -o $@
 
-$(B)/run-tests: $(TESTSRC:%.c=$(B)/%.o) $(B)/tests/registry.o $(B)/tests/kv_test.o $(LIB)
+TESTHELP := $(B)/tests/kv_test.o $(B)/tests/trace_fixture.o
+$(B)/run-tests: $(TESTSRC:%.c=$(B)/%.o) $(B)/tests/registry.o $(TESTHELP) $(LIB)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) $(KERNELLIBS) $(CUNITLIB) -o $@
 
-$(B)/bench-%: $(B)/tests/bench_%.o $(B)/tests/kv_test.o $(LIB)
+$(B)/bench-%: $(B)/tests/bench_%.o $(TESTHELP) $(LIB)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) $(KERNELLIBS) $(CUNITLIB) -o $@
 
 .PHONY: test bench
