@@ -24,6 +24,7 @@
 
 #include "attention.h"
 #include "calibration.h"
+#include "cupti_counters.h"
 #include "kv_status.h"
 #include "stats.h"
 
@@ -57,6 +58,7 @@ typedef struct kva_measure_plan {
   unsigned kinds;          /* bit k: kvk_kind k; 0: all but merge_state, load_only and mma_only */
   unsigned places;         /* bit p: kva_place p; 0: all that the problem has */
   bool eager, replicate;   /* these experiments too */
+  bool counters;           /* a counter pass of each cold row, after all timing of its problem */
   int blocks_per_sm;       /* > 0: the split kernels get so many blocks an SM */
   uint32_t smem_limit;     /* > 0: kernels that need more shared memory a block are left out, with a note */
   uint32_t repeats;        /* timed rounds; 0: 50 */
@@ -81,6 +83,8 @@ typedef struct kva_measured_row {
   kva_interval to_contiguous; /* median over that of contiguous, paired; NaN for others than cold graph */
   kvk_state state;
   bool throttled;
+  bool counted;             /* counters are filled in */
+  kvk_counters counters;
   double *seconds;          /* [time.n], owned */
 } kva_measured_row;
 
@@ -116,7 +120,8 @@ typedef struct kva_floor_rates {
 /* Writes roofline-1: /points has a row a kva_measured_row; `layout` names place and experiment together ("random",
  * "random, eager", "resident, warm"), so that a series of one layout never mixes experiments. Columns beyond the common ones: experiment, copies,
  * to_contiguous, to_contiguous_low, to_contiguous_high, runs, minimum, p10, p90, sm_clock, memory_clock, power,
- * temperature, throttled; /samples holds every run. `calibration` (may be NULL) gives /ceilings. `gpu_key` and `dtype`,
+ * temperature, throttled, and of the counter pass (NaN without) counted_* (issue, stalls, busiest SM); with it dram_bytes,
+ * l2_bytes and link_bytes are what was counted, else link_bytes is the structure's. /samples holds every run. `calibration` (may be NULL) gives /ceilings. `gpu_key` and `dtype`,
  * `layout_source`, `verdict` go into the root attributes; NULL is "". */
 typedef struct kva_measured_labels {
   const char *gpu_key, *layout_source, *verdict;

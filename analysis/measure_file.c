@@ -53,7 +53,7 @@ static double intensity(const kva_measured *m, const kva_measured_row *r, const 
 }
 static double link_bytes(const kva_measured *m, const kva_measured_row *r, const kva_floor_rates *f) {
   (void)m, (void)f;
-  return r->structure.link_bytes;
+  return r->counted && !isnan(r->counters.link) ? r->counters.link : r->structure.link_bytes;
 }
 static double l1_bytes(const kva_measured *m, const kva_measured_row *r, const kva_floor_rates *f) {
   (void)m, (void)f;
@@ -80,6 +80,24 @@ static double bandwidth(const kva_measured *m, const kva_measured_row *r, const 
     (void)m, (void)f;                                                                                          \
     return r->field;                                                                                           \
   }
+#define COUNTED(function, expression)                                                                          \
+  static double function(const kva_measured *m, const kva_measured_row *r, const kva_floor_rates *f) {         \
+    (void)m, (void)f;                                                                                          \
+    return r->counted ? (expression) : NAN;                                                                    \
+  }
+COUNTED(dram_bytes, r->counters.dram_read + r->counters.dram_write)
+COUNTED(l2_bytes, r->counters.l2_read)
+COUNTED(link_max, r->counters.link_max)
+COUNTED(wavefronts, r->counters.wavefronts)
+COUNTED(wavefronts_max, r->counters.wavefronts_max)
+COUNTED(instructions, r->counters.instructions)
+COUNTED(instructions_max, r->counters.instructions_max)
+COUNTED(cycles, r->counters.cycles)
+COUNTED(issue_active, r->counters.issue_active_percent)
+COUNTED(long_scoreboard, r->counters.long_scoreboard)
+COUNTED(short_scoreboard, r->counters.short_scoreboard)
+COUNTED(barrier, r->counters.barrier)
+COUNTED(math_throttle, r->counters.math_throttle)
 FIELD(median, time.median)
 FIELD(low, time.low)
 FIELD(high, time.high)
@@ -101,9 +119,20 @@ static const struct {
 } numbers[] = {
     {"useful_flops", "FLOP", "Useful operations", useful_flops},
     {"intensity", "FLOP/B", "Useful operations a useful byte", intensity},
-    {"dram_bytes", "B", "Bytes from DRAM (not counted here)", unknown},
-    {"l2_bytes", "B", "Bytes through L2 (not counted here)", unknown},
-    {"link_bytes", "B", "Bytes between L2 and SMs, by the kernel's structure", link_bytes},
+    {"dram_bytes", "B", "Bytes read from and written to DRAM, counted", dram_bytes},
+    {"l2_bytes", "B", "Bytes read from L2, counted", l2_bytes},
+    {"link_bytes", "B", "Bytes from L2 into SMs, counted, else by the kernel's structure", link_bytes},
+    {"counted_link_max", "B", "Bytes from L2 into the busiest SM", link_max},
+    {"counted_wavefronts", "1", "L1 and shared-memory wavefronts", wavefronts},
+    {"counted_wavefronts_max", "1", "L1 and shared-memory wavefronts of the busiest SM", wavefronts_max},
+    {"counted_instructions", "1", "Warp instructions executed", instructions},
+    {"counted_instructions_max", "1", "Warp instructions of the busiest SM", instructions_max},
+    {"counted_cycles", "1", "SM cycles of the counted kernels", cycles},
+    {"counted_issue_active", "percent", "Scheduler cycles that issued", issue_active},
+    {"counted_long_scoreboard", "1", "Warps an issue that wait for L1, L2 or DRAM", long_scoreboard},
+    {"counted_short_scoreboard", "1", "Warps an issue that wait for shared memory", short_scoreboard},
+    {"counted_barrier", "1", "Warps an issue that wait at a barrier", barrier},
+    {"counted_math_throttle", "1", "Warps an issue that wait for a math pipe", math_throttle},
     {"l1_bytes", "B", "Bytes through shared memory, by the kernel's structure", l1_bytes},
     {"executed_flops", "FLOP", "Matrix operations executed, padding included", executed},
     {"floor", "s", "T0: max(useful bytes / DRAM ceiling, useful flops / best matrix ceiling)", floor_time},

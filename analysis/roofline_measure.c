@@ -10,7 +10,7 @@
 
 /* ---- options ---- */
 
-enum { OPT_MODEL = 2000, OPT_DEVICE, OPT_KERNELS, OPT_EAGER, OPT_REPLICATE, OPT_REPEATS, OPT_BLOCKS, OPT_SMEM, OPT_POOL, OPT_LIMIT, OPT_CEILINGS };
+enum { OPT_MODEL = 2000, OPT_DEVICE, OPT_KERNELS, OPT_EAGER, OPT_REPLICATE, OPT_REPEATS, OPT_BLOCKS, OPT_SMEM, OPT_POOL, OPT_LIMIT, OPT_COUNTERS, OPT_CEILINGS };
 
 static const struct argp_option option_list[] = {
     {0, 0, 0, 0, "Measuring (where the GPU is in this machine)", 4},
@@ -21,6 +21,7 @@ static const struct argp_option option_list[] = {
     {"time-limit", OPT_LIMIT, "S", 0, "Seconds for one series of interleaved runs (20)", 0},
     {"eager", OPT_EAGER, 0, 0, "Launch eagerly too, beside the captured graph", 0},
     {"replicate", OPT_REPLICATE, 0, 0, "Run the request 2, 4, ... times side by side too, up to one wave", 0},
+    {"counters", OPT_COUNTERS, 0, 0, "Count DRAM, L2 and link bytes, wavefronts, stalls too (CUPTI, where permitted)", 0},
     {"blocks-per-sm", OPT_BLOCKS, "N", 0, "Blocks an SM for the split kernels", 0},
     {"smem-limit", OPT_SMEM, "BYTES", 0, "Leave out kernels that need more shared memory a block; with --blocks-per-sm 1 and 101376 the occupancy of sm_120 (clocks, caches and memory stay this GPU's)", 0},
     {"pool", OPT_POOL, "ROWS", 0, "Rows of the KV pool (2Mi, or what the problem needs)", 0},
@@ -72,6 +73,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case OPT_MODEL: o->model_only = true; return 0;
     case OPT_EAGER: o->eager = true; return 0;
     case OPT_REPLICATE: o->replicate = true; return 0;
+    case OPT_COUNTERS: o->counters = true; return 0;
     case OPT_CEILINGS: o->ceilings = arg; return 0;
     case OPT_DEVICE: (void)parse_device(o, arg); return 0;
     case OPT_KERNELS: (void)parse_kernels(o, arg); return 0;
@@ -128,6 +130,23 @@ static const char *interval(const kva_interval *r, char text[40]) {
   return text;
 }
 
+static void print_counters(const kva_measured *m) {
+  bool any = false;
+  for (size_t i = 0; i < m->rows; i++) any = any || m->row[i].counted;
+  if (!any) return;
+  printf("%-20s %8s %-11s %9s %9s %9s %10s %11s %11s %7s %7s %7s %7s\n", "counted", "prefix", "layout", "DRAM MB", "L2 MB", "link MB",
+         "link max MB", "wavefronts", "of 1 SM", "issue %", "long", "short", "barrier");
+  for (size_t i = 0; i < m->rows; i++) {
+    const kva_measured_row *r = &m->row[i];
+    const kvk_counters *c = &r->counters;
+    if (r->counted)
+      printf("%-20s %8llu %-11s %9.1f %9.1f %9.1f %10.2f %11.4g %11.4g %7.1f %7.2f %7.2f %7.2f\n", kvk_kind_name(r->kind),
+             (unsigned long long)r->longest, kva_place_name(r->place), (c->dram_read + c->dram_write) / 1e6, c->l2_read / 1e6,
+             c->link / 1e6, c->link_max / 1e6, c->wavefronts, c->wavefronts_max, c->issue_active_percent, c->long_scoreboard,
+             c->short_scoreboard, c->barrier);
+  }
+}
+
 static void print_rows(const kva_measured *m) {
   char text[40], status[320], throttle[80];
   printf("%s: %u heads x %u queries, pool of %llu rows; median of a whole operation, L2 cold, as a CUDA graph, unless the run says otherwise\n",
@@ -143,6 +162,7 @@ static void print_rows(const kva_measured *m) {
            r->state.power, r->throttled ? " throttled: " : "",
            r->throttled ? kvk_throttle_text(&r->state, throttle, sizeof throttle) : "");
   }
+  print_counters(m);
   if (m->notes[0]) printf("note: %s\n", m->notes);
   if (m->smem_limit || m->blocks_per_sm)
     printf("note: occupancy limited as asked; clocks, caches and memory are still this GPU's\n");
@@ -241,7 +261,7 @@ static kva_measure_plan plan_of(const roofline_measure_run *run, const kva_probl
   const roofline_measure_options *o = run->options;
   return (kva_measure_plan){.heads = run->heads, .queries = run->queries, .problem = problems, .problems = n,
                             .pool_rows = o->pool ? o->pool : run->layout ? run->layout->pool_rows : 0,
-                            .kinds = o->kinds, .eager = o->eager, .replicate = o->replicate,
+                            .kinds = o->kinds, .eager = o->eager, .replicate = o->replicate, .counters = o->counters,
                             .blocks_per_sm = (int)o->blocks_per_sm, .smem_limit = (uint32_t)o->smem_limit,
                             .repeats = (uint32_t)o->repeats, .problem_limit = (double)o->time_limit, .seed = run->seed,
                             .after = save, .user = s};

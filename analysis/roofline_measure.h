@@ -21,7 +21,7 @@ typedef struct roofline_measure_options {
   int device;                 /* --device N; -1 unless given */
   bool device_given;
   unsigned kinds;             /* --kernels */
-  bool eager, replicate;
+  bool eager, replicate, counters;
   uint64_t repeats, blocks_per_sm, smem_limit, pool, time_limit;
   const char *ceilings;       /* --ceilings FILE */
   kv_error err;               /* the first bad option, KV_OK if none */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ceilings.h"
+#include "cupti_counters.h"
 #include "harness.h"
 #include "kv_test.h"
 
@@ -167,6 +168,17 @@ static void nvml_missing_is_told(void) {
   kvk_nvml_close(NULL);
 }
 
+static void cupti_missing_is_told(void) {
+  kvk_counting *counting = NULL;
+  kv_error err;
+  CU_ASSERT_EQUAL(kvk_counting_open(NULL, "/nowhere/libcupti.so.13", &counting, &err), KV_ERR_DEVICE);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/nowhere/libcupti.so.13"));
+  CU_ASSERT_EQUAL(kvk_counting_open(NULL, "libm.so.6", &counting, &err), KV_ERR_DEVICE);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cuptiProfilerInitialize"));
+  CU_ASSERT_PTR_NULL(counting);
+  kvk_counting_close(NULL);
+}
+
 static void names_match_as_words(void) {
   const kvk_gpu h200 = {.name = "NVIDIA H200", .major = 9, .minor = 0};
   const kvk_gpu pro = {.name = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition", .major = 12, .minor = 0};
@@ -209,6 +221,7 @@ void suite_harness(void) {
                                        {"throttling is marked", throttling_is_marked},
                                        {"states fold", states_fold},
                                        {"missing NVML is told", nvml_missing_is_told},
+                                       {"missing CUPTI is told", cupti_missing_is_told},
                                        {"GPU names match as words", names_match_as_words},
                                        {"without a device", without_a_device},
                                        {"list of microbenchmarks", the_list_is_there},
