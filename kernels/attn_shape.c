@@ -41,7 +41,7 @@ kvk_groups kvk_cut_rows(kvk_kind kind, int queries, int heads) {
 
 uint64_t kvk_most_partials(const kvk_groups *groups, const kvk_problem *p, const kvk_options *options) {
   const uint64_t pieces = (uint64_t)p->batch * (uint64_t)groups->groups;
-  if (options->fixed_split_tokens <= 0) return (uint64_t)kvk_split_blocks(options) + pieces;
+  if (options->fixed_split_tokens <= 0) return (uint64_t)kvk_split_blocks(options) + pieces; /* one a block, one more where a request ends */
   const uint64_t keys = p->prefix_capacity + (uint64_t)p->batch * (uint64_t)p->queries;
   return pieces + (uint64_t)groups->groups * (keys / (uint64_t)options->fixed_split_tokens);
 }

@@ -27,11 +27,18 @@ struct sv_params {
   int spread; /* placement of the two roles of warps: see split_verify.cu */
 };
 
-/* A place in the list, in units: tiles, or pieces with fixed_tiles. */
+/* The list of all tiles, or pieces with fixed_tiles: "units". */
+struct sv_list {
+  uint32_t total;  /* units of all requests, one group */
+  uint32_t before; /* of the requests before the one asked for */
+  bool aligned;    /* every group is cut alike: a block stays with one group */
+  uint32_t workers, share; /* blocks that share a list, units each takes */
+};
+
+/* A place in the list. */
 struct sv_place {
   uint32_t request, group, unit; /* unit within (request, group) */
   uint32_t units, tiles;         /* of (request, group) */
-  uint32_t start;                /* of (request, group) in the list */
 };
 
 KX_DEVICE uint32_t sv_prefix(const sv_params &p, uint32_t request) {
@@ -53,25 +60,31 @@ KX_DEVICE uint32_t sv_scan(uint32_t v, uint32_t lane) {
   return v;
 }
 
-/* By a whole warp: units of all requests before `request` (one group each), or of all with request = batch. */
-KX_DEVICE uint32_t sv_units_before(const sv_params &p, uint32_t request, uint32_t lane) {
-  uint32_t sum = 0;
-  for (uint32_t base = 0; base < request; base += 32) {
-    uint32_t i = base + lane;
-    sum += kx_shfl(sv_scan(i < request ? sv_units(p, sv_tiles(p, i)) : 0, lane), 31);
-  }
-  return sum;
-}
-
-KX_DEVICE uint32_t sv_share(const sv_params &p, uint32_t total_units) {
-  uint32_t share = (total_units + p.blocks - 1) / p.blocks;
-  return share > p.min_tiles ? share : p.min_tiles;
-}
-
-/* By a whole warp: what stands at position `at` of the list, which must be inside it. */
-KX_DEVICE sv_place sv_locate(const sv_params &p, uint32_t at, uint32_t lane) {
+/* By a whole warp: how the list is cut. Groups are cut alike where that leaves less than 1 in 32 blocks idle: the blocks
+ * that read the same rows then read them at the same time, and DRAM is read once. */
+KX_DEVICE sv_list sv_survey(const sv_params &p, uint32_t request, uint32_t lane) {
   const uint32_t groups = (uint32_t)p.cut.groups;
+  sv_list x = {0, 0, false, 0, 0};
+#pragma unroll 1
+  for (uint32_t base = 0; base < (uint32_t)p.batch; base += 32) {
+    const uint32_t i = base + lane;
+    const uint32_t sum = sv_scan(i < (uint32_t)p.batch ? sv_units(p, sv_tiles(p, i)) : 0, lane);
+    if (request > base) x.before += kx_shfl(sum, request - base > 32 ? 31 : (int)(request - base) - 1);
+    x.total += kx_shfl(sum, 31);
+  }
+  x.aligned = !p.fixed_tiles && p.blocks % groups * 32 <= p.blocks && groups <= p.blocks;
+  x.workers = x.aligned ? p.blocks / groups : p.blocks;
+  x.share = ((x.aligned ? 1 : groups) * x.total + x.workers - 1) / x.workers;
+  if (x.share < p.min_tiles) x.share = p.min_tiles;
+  return x;
+}
+
+/* By a whole warp: what stands at position `at` of the list, which must be inside it. An aligned list is that of one
+ * group. */
+KX_DEVICE sv_place sv_locate(const sv_params &p, const sv_list &list, uint32_t at, uint32_t lane) {
+  const uint32_t groups = list.aligned ? 1 : (uint32_t)p.cut.groups;
   uint32_t before = 0;
+#pragma unroll 1
   for (uint32_t base = 0;; base += 32) {
     const uint32_t i = base + lane;
     const uint32_t tiles = i < (uint32_t)p.batch ? sv_tiles(p, i) : 0, units = sv_units(p, tiles);
@@ -84,13 +97,33 @@ KX_DEVICE sv_place sv_locate(const sv_params &p, uint32_t at, uint32_t lane) {
       x.tiles = kx_shfl(tiles, first);
       x.units = kx_shfl(units, first);
       const uint32_t start = kx_shfl(upto, first) - groups * x.units;
-      x.group = x.units ? (at - start) / x.units : 0;
-      x.start = start + x.group * x.units;
-      x.unit = at - x.start;
+      x.group = groups == 1 || !x.units ? 0 : (at - start) / x.units;
+      x.unit = at - start - x.group * x.units;
       return x;
     }
     before = kx_shfl(upto, 31);
   }
+}
+
+/* The number of a segment's partial result; ascending along the list, so a (request, group)'s are consecutive. */
+KX_DEVICE uint32_t sv_partial(const sv_params &p, const sv_list &list, uint32_t worker, uint32_t request, uint32_t group) {
+  if (list.aligned) return group * (list.workers + (uint32_t)p.batch) + worker + request;
+  return worker + request * (uint32_t)p.cut.groups + group;
+}
+
+struct sv_range { uint32_t first, count; };
+
+/* The partial results of (request, group). `before`: units of the requests before it; units: its own. */
+KX_DEVICE sv_range sv_partials_of(const sv_params &p, const sv_list &list, uint32_t request, uint32_t group, uint32_t units) {
+  const uint32_t groups = (uint32_t)p.cut.groups;
+  const uint32_t start = list.aligned ? list.before : groups * list.before + group * units;
+  sv_range r = {start, units};
+  if (!p.fixed_tiles && units) {
+    const uint32_t first = start / list.share, last = (start + units - 1) / list.share;
+    r.first = sv_partial(p, list, first, request, group);
+    r.count = last - first + 1;
+  }
+  return r;
 }
 
 /* Whether query row `row` (query * heads + head) sees key `key` of the request; key >= prefix. */

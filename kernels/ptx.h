@@ -162,6 +162,11 @@ KX_DEVICE float kx_exp2(float v) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
   return r;
 }
+KX_DEVICE float kx_reciprocal(float v) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
+  return r;
+}
 KX_DEVICE float kx_log2(float v) { return __log2f(v); }
 KX_DEVICE float kx_max(float a, float b) { return fmaxf(a, b); }
 KX_DEVICE float kx_inf() { return __int_as_float(0x7f800000); }

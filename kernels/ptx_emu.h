@@ -71,6 +71,7 @@ static inline kx_u4 kx_lds_u4(uint32_t at) { return kx_emu_get<kx_u4>(at); }
 static inline bool kx_any(bool v) { return kx_ballot(v) != 0; }
 static inline int kx_first(uint32_t mask) { return __builtin_ffs((int)mask) - 1; }
 static inline float kx_exp2(float v) { return exp2f(v); }
+static inline float kx_reciprocal(float v) { return 1.0f / v; }
 static inline float kx_log2(float v) { return log2f(v); }
 static inline float kx_max(float a, float b) { return fmaxf(a, b); }
 static inline float kx_inf() { return HUGE_VALF; }

@@ -50,19 +50,20 @@ struct sv_thread {
 
 /* --- segments --- */
 
-/* Warp 0 finds the next segment at or after list position `at` and leaves it in shared memory; tiles = 0: none left. */
+/* Warp 0 finds the segment at list position `at` and leaves it in shared memory; tiles = 0: none left. */
 template <int NT>
-KX_DEVICE void sv_next_segment(const sv_params &p, const sv_thread &t, uint32_t at, uint32_t end) {
+KX_DEVICE void sv_next_segment(const sv_params &p, const sv_thread &t, const sv_list &list, uint32_t at, uint32_t end) {
   uint32_t word[7] = {0, 0, 0, 0, 0, 0, 0};
   if (at < end) {
-    const sv_place x = sv_locate(p, at, t.lane);
+    const sv_place x = sv_locate(p, list, at, t.lane);
     const uint32_t run = x.units - x.unit < end - at ? x.units - x.unit : end - at;
     const uint32_t left = x.tiles - x.unit * p.fixed_tiles;
+    const uint32_t groups = (uint32_t)p.cut.groups, block = kx_block();
     word[0] = x.request;
-    word[1] = x.group;
+    word[1] = list.aligned ? block % groups : x.group;
     word[2] = p.fixed_tiles ? x.unit * p.fixed_tiles : x.unit;
     word[3] = !p.fixed_tiles ? run : left < p.fixed_tiles ? left : p.fixed_tiles;
-    word[4] = p.fixed_tiles ? at : kx_block() + x.request * (uint32_t)p.cut.groups + x.group;
+    word[4] = p.fixed_tiles ? at : sv_partial(p, list, list.aligned ? block / groups : block, x.request, word[1]);
     word[5] = word[3] == x.tiles;
     word[6] = sv_prefix(p, x.request);
   }
@@ -181,19 +182,24 @@ KX_DEVICE void sv_exchange(const sv_thread &t, const sv_scores<NT> &w, float s[N
     }
 }
 
+/* Tiles with tree nodes or past the end: -inf for what a query does not see. The loop is not unrolled, it is rare. */
 template <int NT>
 KX_DEVICE void sv_hide(const sv_params &p, const sv_thread &t, const sv_segment &seg, const sv_scores<NT> &w,
                        uint32_t tile, float s[NT][4]) {
+  uint32_t seen = 0;
+#pragma unroll 1
+  for (uint32_t e = 0; e < 4 * sv_smem<NT>::owned; e++) {
+    const uint32_t key = tile * KVK_TILE + t.lane / 4 + (e & 2) * 4;
+    const uint32_t column = (uint32_t)(8 * sv_unit<NT>(w.half, (int)(e / 4))) + 2 * (t.lane & 3) + (e & 1);
+    const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + column * (uint32_t)p.cut.row_stride;
+    const bool used = column < (uint32_t)p.cut.group_rows;
+    if (key < seg.prefix || (used && sv_sees(p, seg.request, seg.prefix, row, key))) seen |= 1u << e;
+  }
 #pragma unroll
   for (int j = 0; j < sv_smem<NT>::owned; j++)
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const uint32_t key = tile * KVK_TILE + t.lane / 4 + (i & 2) * 4;
-      const uint32_t column = (uint32_t)(8 * sv_unit<NT>(w.half, j)) + 2 * (t.lane & 3) + (i & 1);
-      const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + column * (uint32_t)p.cut.row_stride;
-      const bool used = column < (uint32_t)p.cut.group_rows;
-      if (key >= seg.prefix && !(used && sv_sees(p, seg.request, seg.prefix, row, key))) s[j][i] = -kx_inf();
-    }
+    for (int i = 0; i < 4; i++)
+      if (!(seen >> (4 * j + i) & 1)) s[j][i] = -kx_inf();
 }
 
 /* Raises the maximum of this warp's rows to this tile's, leaves the factors by which older sums shrink. */
@@ -311,6 +317,26 @@ KX_DEVICE void sv_leave_sums(const sv_thread &t, sv_scores<NT> &w) {
         kx_sts(at + 4 * L::rows, top);
       }
     }
+}
+
+/* The score warps: both pairs' sums on the scale of the final maximum; leaves 1 / sum and the logarithm of each row. */
+template <int NT>
+KX_DEVICE void sv_total(const sv_params &p, const sv_thread &t, const sv_segment &seg, uint32_t row) {
+  typedef sv_smem<NT> L;
+  if (row >= (uint32_t)L::rows) return;
+  const float top = kx_lds_f32(t.smem + L::top + 4 * row);
+  float sum = 0;
+  for (uint32_t pair = 0; pair < 2; pair++) {
+    const uint32_t at = t.smem + L::ended + pair * 8 * L::rows + 4 * row;
+    const float part = kx_lds_f32(at), its_top = kx_lds_f32(at + 4 * L::rows);
+    sum += part * (its_top == top ? 1.0f : kx_exp2(its_top - top));
+  }
+  kx_sts(t.smem + L::exchange + 4 * row, sum == 0 ? 0.0f : kx_reciprocal(sum)); /* no score warp exchanges any more */
+  const float lse = top + kx_log2(sum);
+  const uint32_t query_row = seg.group * (uint32_t)p.cut.group_stride + row * (uint32_t)p.cut.row_stride;
+  if (row >= (uint32_t)p.cut.group_rows || query_row >= (uint32_t)p.cut.rows) return;
+  if (!seg.whole) p.part_lse[(uint64_t)seg.partial * L::rows + row] = lse;
+  else if (p.lse) p.lse[(uint64_t)seg.request * (uint32_t)p.cut.rows + query_row] = lse * 0.693147180559945309f;
 }
 
 template <int NT, int MODE>
@@ -431,38 +457,18 @@ KX_DEVICE void sv_multiply_v(const sv_thread &t, sv_values<NT> &v, uint32_t valu
   }
 }
 
-template <int NT>
-struct sv_total { float sum, top; };
-
-/* Both pairs' sums of query row `row`, on the scale of the final maximum. */
-template <int NT>
-KX_DEVICE sv_total<NT> sv_read_total(const sv_thread &t, uint32_t row) {
-  typedef sv_smem<NT> L;
-  sv_total<NT> x = {0, kx_lds_f32(t.smem + L::top + 4 * row)};
-  for (uint32_t pair = 0; pair < 2; pair++) {
-    const uint32_t at = t.smem + L::ended + pair * 8 * L::rows + 4 * row;
-    const float sum = kx_lds_f32(at), top = kx_lds_f32(at + 4 * L::rows);
-    x.sum += sum * (top == x.top ? 1.0f : kx_exp2(top - x.top));
-  }
-  return x;
-}
-
 /* Divides by the sums and lays the rows out in shared memory, over the tiles. */
 template <int NT>
 KX_DEVICE void sv_lay_out(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp) {
   typedef sv_smem<NT> L;
 #pragma unroll
   for (int j = 0; j < NT; j++) {
-    float inverse[2];
-    for (uint32_t i = 0; i < 2; i++) {
-      const float sum = sv_read_total<NT>(t, (uint32_t)(8 * j) + 2 * (t.lane & 3) + i).sum;
-      inverse[i] = sum == 0 ? 0.0f : 1.0f / sum;
-    }
+    const kx_f2 inverse = kx_lds_f2(t.smem + L::exchange + 32 * (uint32_t)j + 8 * (t.lane & 3));
     const uint32_t at = t.smem + ((uint32_t)(8 * j) + t.lane / 4) * L::out_stride + 256 * value_warp + 4 * (t.lane & 3);
 #pragma unroll
     for (int m = 0; m < 8; m++) {
-      kx_sts(at + (uint32_t)(32 * m), kx_transpose(kx_pack_bf16(v.o[m][j][0] * inverse[0], v.o[m][j][1] * inverse[1])));
-      kx_sts(at + (uint32_t)(32 * m + 16), kx_transpose(kx_pack_bf16(v.o[m][j][2] * inverse[0], v.o[m][j][3] * inverse[1])));
+      kx_sts(at + (uint32_t)(32 * m), kx_transpose(kx_pack_bf16(v.o[m][j][0] * inverse.x, v.o[m][j][1] * inverse.y)));
+      kx_sts(at + (uint32_t)(32 * m + 16), kx_transpose(kx_pack_bf16(v.o[m][j][2] * inverse.x, v.o[m][j][3] * inverse.y)));
     }
   }
 }
@@ -523,39 +529,31 @@ KX_DEVICE void sv_store(const sv_params &p, const sv_thread &t, const sv_segment
                              : p.part_out + ((uint64_t)seg.partial * L::rows + column) * KVK_LATENT;
     ((kx_u4 *)to)[chunk] = kx_lds_u4(t.smem + column * L::out_stride + 16 * chunk);
   }
-  if (tid < (uint32_t)p.cut.group_rows) {
-    const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + tid * (uint32_t)p.cut.row_stride;
-    const sv_total<NT> x = sv_read_total<NT>(t, tid);
-    const float lse = x.top + kx_log2(x.sum);
-    if (!seg.whole) p.part_lse[(uint64_t)seg.partial * L::rows + tid] = lse;
-    else if (p.lse && row < (uint32_t)p.cut.rows)
-      p.lse[(uint64_t)seg.request * (uint32_t)p.cut.rows + row] = lse * 0.693147180559945309f;
-  }
 }
 
 template <int NT, int MODE>
 KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
   sv_thread t = {kx_smem(), kx_tid() % 32, kx_tid() / 32};
-  uint32_t at, end, step;
   kx_grid_release();
-  { /* every warp computes the block's range for itself */
-    const uint32_t total = (uint32_t)p.cut.groups * sv_units_before(p, (uint32_t)p.batch, t.lane);
-    const uint32_t share = sv_share(p, total), block = kx_block();
-    at = p.fixed_tiles ? block : block * share;
-    end = p.fixed_tiles || total < at + share ? total : at + share;
-    step = p.blocks;
-  }
+  const sv_list list = sv_survey(p, 0, t.lane); /* every warp for itself */
+  const uint32_t worker = list.aligned ? kx_block() / (uint32_t)p.cut.groups : kx_block();
+  const uint32_t length = (list.aligned ? 1 : (uint32_t)p.cut.groups) * list.total;
+  uint32_t at = p.fixed_tiles ? worker : worker * list.share;
+  const uint32_t end = p.fixed_tiles || length < at + list.share ? length : at + list.share;
+  if (list.aligned && worker >= list.workers) return; /* blocks left over */
   const int low = (int)(t.warp & 1), high = (int)(t.warp >> 2), second = (int)(t.warp >> 1 & 1);
   const bool scores = p.spread ? !second : !high;
   const int upper = p.spread ? high : second;
   for (;;) {
-    if (t.warp == 0) sv_next_segment<NT>(p, t, at, end);
+    if (t.warp == 0) sv_next_segment<NT>(p, t, list, at, end);
     sv_reset<NT>(t);
     kx_bar_sync(0, KVK_SPLIT_THREADS);
     const sv_segment seg = sv_read_segment<NT>(t);
     if (!seg.tiles) return;
     if (scores) {
       sv_score_role<NT, MODE>(p, t, seg, upper, low);
+      kx_bar_sync(3, 128);
+      sv_total<NT>(p, t, seg, (uint32_t)(2 * upper + low) * 32 + t.lane);
       kx_bar_sync(0, KVK_SPLIT_THREADS);
     } else {
       sv_value_role<NT, MODE>(p, t, seg, (uint32_t)(2 * upper + low));
@@ -563,81 +561,94 @@ KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
     kx_bar_sync(0, KVK_SPLIT_THREADS); /* the rows are laid out */
     sv_store<NT>(p, t, seg);
     kx_bar_sync(0, KVK_SPLIT_THREADS); /* and read, and the sums too */
-    at += p.fixed_tiles ? step : seg.tiles;
+    at += p.fixed_tiles ? p.blocks : seg.tiles;
   }
 }
 
 /* --- merge of the partial results: a block a query row --- */
 
-const int MERGE_THREADS = 256, MERGE_LANES = 64; /* 64 threads of 8 values hold a row; 4 of those walk the partials */
+/* 64 threads of 8 values hold a row; 8 such teams take every 8th partial. All loads of a turn leave before any is used. */
+const uint32_t MERGE_THREADS = 512, TEAM = 64, TEAMS = MERGE_THREADS / TEAM, MERGE_SMEM = MERGE_THREADS * 32 + TEAMS * 8;
 
-struct sv_range { uint32_t first, count; };
+struct sv_sum {
+  float acc[8], top, sum;
+};
 
-KX_DEVICE sv_range sv_partials_of(const sv_params &p, uint32_t request, uint32_t group, uint32_t lane) {
-  const uint32_t groups = (uint32_t)p.cut.groups, units = sv_units(p, sv_tiles(p, request));
-  const uint32_t start = groups * sv_units_before(p, request, lane) + group * units;
-  sv_range r = {start, units};
-  if (!p.fixed_tiles && units) {
-    const uint32_t share = sv_share(p, groups * sv_units_before(p, (uint32_t)p.batch, lane));
-    const uint32_t first = start / share, last = (start + units - 1) / share;
-    r.first = first + request * groups + group;
-    r.count = last - first + 1;
-  }
-  return r;
-}
-
-KX_DEVICE void sv_add_bf16(float acc[8], kx_u4 v, float weight) {
+KX_DEVICE void sv_add(sv_sum &x, kx_u4 v, float lse) {
   const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+  if (lse == -kx_inf()) return;
+  const float top = lse > x.top ? lse : x.top, shrink = x.top == top ? 1.0f : kx_exp2(x.top - top), weight = kx_exp2(lse - top);
+  x.top = top;
+  x.sum = x.sum * shrink + weight;
 #pragma unroll
   for (int i = 0; i < 4; i++) {
-    acc[2 * i] += weight * kx_bits_float(word[i] << 16);
-    acc[2 * i + 1] += weight * kx_bits_float(word[i] & 0xffff0000u);
+    x.acc[2 * i] = x.acc[2 * i] * shrink + weight * kx_bits_float(word[i] << 16);
+    x.acc[2 * i + 1] = x.acc[2 * i + 1] * shrink + weight * kx_bits_float(word[i] & 0xffff0000u);
   }
 }
 
-KX_DEVICE kx_u4 sv_round8(const float a[8], float scale) {
-  kx_u4 v = {kx_pack_bf16(a[0] * scale, a[1] * scale), kx_pack_bf16(a[2] * scale, a[3] * scale),
-             kx_pack_bf16(a[4] * scale, a[5] * scale), kx_pack_bf16(a[6] * scale, a[7] * scale)};
-  return v;
+/* This team's share of the partials. */
+KX_DEVICE void sv_walk(const sv_params &p, sv_range r, uint32_t column, uint32_t team, uint32_t chunk, sv_sum &x) {
+  const uint32_t stride = 8 * (uint32_t)p.cut.tiles8;
+  const float *lse = p.part_lse + (uint64_t)r.first * stride + column;
+  const kx_u4 *from = (const kx_u4 *)(p.part_out + ((uint64_t)r.first * stride + column) * KVK_LATENT) + chunk;
+#pragma unroll 1
+  for (uint32_t base = team; base < r.count; base += 8 * TEAMS) {
+    kx_u4 v[8];
+    float l[8];
+#pragma unroll
+    for (uint32_t i = 0; i < 8; i++) {
+      const uint32_t s = base + i * TEAMS;
+      l[i] = s < r.count ? lse[(uint64_t)s * stride] : -kx_inf();
+      if (s < r.count) v[i] = from[(uint64_t)s * stride * (KVK_LATENT / 8)];
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 8; i++)
+      if (base + i * TEAMS < r.count) sv_add(x, v[i], l[i]);
+  }
 }
 
-KX_KERNEL KX_BOUNDS(MERGE_THREADS, 1) sv_merge_kernel(KX_PARAM sv_params p) {
-  const uint32_t tid = kx_tid(), lane = tid % 32, rows = (uint32_t)p.cut.rows, smem = kx_smem();
+KX_KERNEL KX_BOUNDS(512, 1) sv_merge_kernel(KX_PARAM sv_params p) {
+  const uint32_t tid = kx_tid(), rows = (uint32_t)p.cut.rows, smem = kx_smem();
   const uint32_t request = kx_block() / rows, row = kx_block() % rows;
   const bool by_head = p.cut.group_stride == 1 && p.cut.groups > 1;
   const uint32_t group = by_head ? row % (uint32_t)p.cut.groups : row / (uint32_t)p.cut.group_rows;
   const uint32_t column = by_head ? row / (uint32_t)p.cut.groups : row % (uint32_t)p.cut.group_rows;
-  const uint32_t stride = 8 * (uint32_t)p.cut.tiles8;
-  const sv_range r = sv_partials_of(p, request, group, lane);
+  const sv_list list = sv_survey(p, request, tid % 32);
+  const sv_range r = sv_partials_of(p, list, request, group, sv_units(p, sv_tiles(p, request)));
   const uint64_t out_row = (uint64_t)request * rows + row;
-  kx_u4 *out = (kx_u4 *)(p.out + out_row * KVK_LATENT);
-  kx_grid_wait();
+  const uint32_t team = tid / TEAM, chunk = tid % TEAM, at = smem + 32 * tid, stats = smem + 32 * MERGE_THREADS;
   if (r.count == 1) return; /* already where it belongs */
-  const float *lse = p.part_lse + (uint64_t)r.first * stride + column;
-  float top = -kx_inf(), sum = 0, acc[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-  for (uint32_t s = lane; s < r.count; s += 32) top = kx_max(top, lse[(uint64_t)s * stride]);
-  for (int d = 1; d < 32; d *= 2) top = kx_max(top, kx_shfl_xor(top, d));
-  const float base = top == -kx_inf() ? 0.0f : top;
-  for (uint32_t s = lane; s < r.count; s += 32) sum += kx_exp2(lse[(uint64_t)s * stride] - base);
-  for (int d = 1; d < 32; d *= 2) sum += kx_shfl_xor(sum, d);
-  const uint32_t part = tid / MERGE_LANES, chunk = tid % MERGE_LANES;
-  const kx_u4 *from = (const kx_u4 *)(p.part_out + ((uint64_t)r.first * stride + column) * KVK_LATENT) + chunk;
-#pragma unroll 4
-  for (uint32_t s = part; s < r.count; s += MERGE_THREADS / MERGE_LANES)
-    sv_add_bf16(acc, from[(uint64_t)s * stride * (KVK_LATENT / 8)], kx_exp2(lse[(uint64_t)s * stride] - base));
-  const uint32_t at = smem + 32 * tid;
-  const kx_f4 low = {acc[0], acc[1], acc[2], acc[3]}, high = {acc[4], acc[5], acc[6], acc[7]};
+  sv_sum x = {{0, 0, 0, 0, 0, 0, 0, 0}, -kx_inf(), 0};
+  kx_grid_wait();
+  sv_walk(p, r, column, team, chunk, x);
+  const kx_f4 low = {x.acc[0], x.acc[1], x.acc[2], x.acc[3]}, high = {x.acc[4], x.acc[5], x.acc[6], x.acc[7]};
+  const kx_f2 stat = {x.top, x.sum};
   kx_sts(at, low);
   kx_sts(at + 16, high);
-  kx_bar_sync(0, MERGE_THREADS);
-  if (part == 0) {
-    for (uint32_t other = 1; other < MERGE_THREADS / MERGE_LANES; other++) {
-      const kx_f4 a = kx_lds_f4(at + 32 * MERGE_LANES * other), b = kx_lds_f4(at + 32 * MERGE_LANES * other + 16);
-      acc[0] += a.x, acc[1] += a.y, acc[2] += a.z, acc[3] += a.w;
-      acc[4] += b.x, acc[5] += b.y, acc[6] += b.z, acc[7] += b.w;
-    }
-    out[chunk] = sv_round8(acc, sum == 0 ? 0.0f : 1.0f / sum);
+  if (chunk == 0) kx_sts(stats + 8 * team, stat);
+  kx_bar_sync(0, (int)MERGE_THREADS);
+  if (team) return;
+  float top = -kx_inf(), sum = 0, acc[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+#pragma unroll
+  for (uint32_t other = 0; other < TEAMS; other++) {
+    const float its = kx_lds_f2(stats + 8 * other).x;
+    top = its > top || its != its ? its : top;
   }
+#pragma unroll
+  for (uint32_t other = 0; other < TEAMS; other++) {
+    const kx_f2 its = kx_lds_f2(stats + 8 * other);
+    if (its.x == -kx_inf()) continue;
+    const float weight = kx_exp2(its.x - top);
+    const kx_f4 a = kx_lds_f4(at + 32 * TEAM * other), b = kx_lds_f4(at + 32 * TEAM * other + 16);
+    sum += weight * its.y;
+    acc[0] += weight * a.x, acc[1] += weight * a.y, acc[2] += weight * a.z, acc[3] += weight * a.w;
+    acc[4] += weight * b.x, acc[5] += weight * b.y, acc[6] += weight * b.z, acc[7] += weight * b.w;
+  }
+  const float inverse = sum == 0 ? 0.0f : kx_reciprocal(sum);
+  const kx_u4 v = {kx_pack_bf16(acc[0] * inverse, acc[1] * inverse), kx_pack_bf16(acc[2] * inverse, acc[3] * inverse),
+                   kx_pack_bf16(acc[4] * inverse, acc[5] * inverse), kx_pack_bf16(acc[6] * inverse, acc[7] * inverse)};
+  ((kx_u4 *)(p.out + out_row * KVK_LATENT))[chunk] = v;
   if (tid == 0 && p.lse) p.lse[out_row] = (top + kx_log2(sum)) * 0.693147180559945309f;
 }
 
@@ -689,6 +700,6 @@ extern "C" const char *KX_NAME(split)(kvk_kind kind, const kvk_problem *problem,
                        : p.cut.tiles8 == 2 ? sv_start<2>(kind, grid, p)
                        : p.cut.tiles8 == 3 ? sv_start<3>(kind, grid, p)
                                            : sv_start<5>(kind, grid, p);
-  const kx_grid merge = {(unsigned)(p.batch * p.cut.rows), 1, MERGE_THREADS, MERGE_THREADS * 32, true, stream};
+  const kx_grid merge = {(unsigned)(p.batch * p.cut.rows), 1, MERGE_THREADS, MERGE_SMEM, true, stream};
   return failed ? failed : kx_launch(sv_merge_kernel, merge, p);
 }
