@@ -166,7 +166,7 @@ static kv_status run_one(job *j, const char *name, kv_error *err) {
   if (!j->o->quiet) fprintf(stderr, "roofline: %s ...", name);
   kv_status st = kvk_ceiling_run(j->device, name, &j->o->plan, kva_calibration_add, &j->c, note, sizeof note, err);
   if (st == KV_END) {
-    (void)snprintf(note, sizeof note, "%s: this GPU has no such instruction", name);
+    (void)snprintf(note, sizeof note, "%s: this GPU, or this build, lacks the instruction", name);
     st = KV_OK;
   }
   kva_calibration_note(&j->c, note);

@@ -40,8 +40,8 @@ $(B)/kernels/%.cu.o: kernels/%.cu
 	@echo "$(NVCC) -c $< ($(CUDA_ARCHS))"
 	@$(NVCC) $(NVCCFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@ 2>$(@:.cu.o=.ptxas) || { cat $(@:.cu.o=.ptxas) >&2; rm -f $@; exit 1; }
 
-# wgmma exists on sm_90a alone.
-$(B)/kernels/ceil_wgmma.cu.o: CUDA_ARCHS := $(patsubst 90,90a,$(CUDA_ARCHS))
+# wgmma exists on sm_90a alone. `override`, or CUDA_ARCHS=... on the command line would win.
+$(B)/kernels/ceil_wgmma.cu.o: override CUDA_ARCHS := $(patsubst 90,90a,$(CUDA_ARCHS))
 
 -include $(CUDAOBJ:.o=.d)
 
