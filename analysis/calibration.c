@@ -18,7 +18,8 @@ void kva_bench_origin_of(const kvk_device *device, kva_bench_origin *origin) {
 }
 
 const char *kva_bench_status(const kva_bench_origin *o, char *text, size_t size) {
-  (void)snprintf(text, size, "measured: %s, driver %s, %s", o->gpu.name, o->driver[0] ? o->driver : "unknown", o->date);
+  (void)snprintf(text, size, "measured: %s, driver %s, %s", o->gpu.name, o->driver[0] ? o->driver : "unknown",
+                 o->date);
   return text;
 }
 
@@ -50,7 +51,8 @@ kv_status kva_calibration_add(void *calibration, const kvk_point *point, kv_erro
     return kv_fail(err, KV_ERR_INPUT, "calibration: point '%s' has %u samples", point->name, point->samples);
   for (uint32_t i = 0; i < point->samples; i++)
     if (!isfinite(point->seconds[i]) || point->seconds[i] <= 0)
-      return kv_fail(err, KV_ERR_INPUT, "calibration: point '%s' has a time of %g s", point->name, point->seconds[i]);
+      return kv_fail(err, KV_ERR_INPUT, "calibration: point '%s' has a time of %g s", point->name,
+                     point->seconds[i]);
   st = make_room(c, err);
   if (st) return st;
   kva_bench_row *r = &c->row[c->rows];
@@ -64,7 +66,8 @@ kv_status kva_calibration_add(void *calibration, const kvk_point *point, kv_erro
 
 void kva_calibration_note(kva_calibration *c, const char *text) {
   size_t used = strlen(c->notes);
-  if (text && text[0]) (void)snprintf(c->notes + used, sizeof c->notes - used, "%s%s", used ? "; " : "", text);
+  if (text && text[0])
+    (void)snprintf(c->notes + used, sizeof c->notes - used, "%s%s", used ? "; " : "", text);
 }
 
 void kva_calibration_free(kva_calibration *c) {
@@ -74,7 +77,9 @@ void kva_calibration_free(kva_calibration *c) {
 
 /* ---- choosing ---- */
 
-static bool is(const kvk_point *p, const char *name) { return strcmp(p->name, name) == 0; }
+static bool is(const kvk_point *p, const char *name) {
+  return strcmp(p->name, name) == 0;
+}
 
 static bool counts_for(const kva_calibration *c, const kvk_point *p, const char *resource) {
   bool from_dram = is(p, "dram") || (is(p, "gather") && p->footprint >= 8 * c->origin.gpu.l2);

@@ -83,7 +83,8 @@ static kv_status buffers_begin(buffers *b, size_t n, kv_error *err) {
   return kv_fail(err, KV_ERR_MEMORY, "calibration: out of memory for %zu points", n);
 }
 
-static kv_status write_column(hid_t file, const kva_calibration *c, const column *col, buffers *b, kv_error *err) {
+static kv_status write_column(hid_t file, const kva_calibration *c, const column *col, buffers *b,
+                              kv_error *err) {
   char path[64];
   (void)snprintf(path, sizeof path, GROUP "%s", col->name);
   for (size_t i = 0; i < c->rows; i++) {
@@ -95,9 +96,15 @@ static kv_status write_column(hid_t file, const kva_calibration *c, const column
   }
   switch (col->type) {
     case TEXT: return kv_h5_write_strings(file, path, c->rows, b->text, col->long_name, err);
-    case F64: return kv_h5_write(file, path, H5T_IEEE_F64LE, c->rows, b->f64, col->units, col->long_name, KV_H5_SMALL, err);
-    case U64: return kv_h5_write(file, path, H5T_STD_U64LE, c->rows, b->u64, col->units, col->long_name, KV_H5_SMALL, err);
-    default: return kv_h5_write(file, path, H5T_STD_U32LE, c->rows, b->u32, col->units, col->long_name, KV_H5_SMALL, err);
+    case F64:
+      return kv_h5_write(file, path, H5T_IEEE_F64LE, c->rows, b->f64, col->units, col->long_name, KV_H5_SMALL,
+                         err);
+    case U64:
+      return kv_h5_write(file, path, H5T_STD_U64LE, c->rows, b->u64, col->units, col->long_name, KV_H5_SMALL,
+                         err);
+    default:
+      return kv_h5_write(file, path, H5T_STD_U32LE, c->rows, b->u32, col->units, col->long_name, KV_H5_SMALL,
+                         err);
   }
 }
 
@@ -106,12 +113,13 @@ static kv_status write_flags(hid_t file, const kva_calibration *c, buffers *b, k
   for (size_t i = 0; i < c->rows; i++) b->text[i] = c->row[i].point.one_sm ? "sm" : "chip";
   kv_status st = kv_h5_write_strings(file, GROUP "scope", c->rows, b->text, "Whole chip or one SM", err);
   for (size_t i = 0; i < c->rows; i++) b->text[i] = c->row[i].point.kind == KVK_RATE ? "rate" : "latency";
-  if (!st) st = kv_h5_write_strings(file, GROUP "kind", c->rows, b->text, "What value is: rate or latency", err);
+  if (!st)
+    st = kv_h5_write_strings(file, GROUP "kind", c->rows, b->text, "What value is: rate or latency", err);
   for (size_t i = 0; i < c->rows; i++)
     b->u32[i] = !c->row[i].point.state.throttle_known ? 2u : c->row[i].point.throttled ? 1u : 0u;
   if (!st)
-    st = kv_h5_write(file, GROUP "throttled", H5T_STD_U32LE, c->rows, b->u32, "1", "Throttled: 0 no, 1 yes, 2 unknown",
-                     KV_H5_SMALL, err);
+    st = kv_h5_write(file, GROUP "throttled", H5T_STD_U32LE, c->rows, b->u32, "1",
+                     "Throttled: 0 no, 1 yes, 2 unknown", KV_H5_SMALL, err);
   return st;
 }
 
@@ -121,16 +129,19 @@ static kv_status write_samples(hid_t file, const kva_calibration *c, kv_error *e
   for (size_t i = 0; i < c->rows; i++) total += c->row[i].point.samples;
   uint32_t *point = calloc(total ? total : 1, sizeof *point);
   double *seconds = calloc(total ? total : 1, sizeof *seconds);
-  if (!point || !seconds) st = kv_fail(err, KV_ERR_MEMORY, "calibration: out of memory for %zu samples", total);
+  if (!point || !seconds)
+    st = kv_fail(err, KV_ERR_MEMORY, "calibration: out of memory for %zu samples", total);
   for (size_t i = 0; !st && i < c->rows; i++)
     for (uint32_t s = 0; s < c->row[i].point.samples; s++, at++) {
       point[at] = (uint32_t)i;
       seconds[at] = c->row[i].point.seconds[s];
     }
   if (!st)
-    st = kv_h5_write(file, "samples/point", H5T_STD_U32LE, total, point, "1", "Row of /microbenchmarks", KV_H5_DEFLATE_1, err);
+    st = kv_h5_write(file, "samples/point", H5T_STD_U32LE, total, point, "1", "Row of /microbenchmarks",
+                     KV_H5_DEFLATE_1, err);
   if (!st)
-    st = kv_h5_write(file, "samples/seconds", H5T_IEEE_F64LE, total, seconds, "s", "Time of one run", KV_H5_DEFLATE_1, err);
+    st = kv_h5_write(file, "samples/seconds", H5T_IEEE_F64LE, total, seconds, "s", "Time of one run",
+                     KV_H5_DEFLATE_1, err);
   free(point);
   free(seconds);
   return st;
@@ -152,10 +163,13 @@ static void fill_table(const kva_calibration *c, const kva_best *best, size_t n,
     const kva_bench_row *r = &c->row[best[i].row];
     t->name[i] = best[i].name;
     t->scope[i] = best[i].one_sm ? "sm" : "chip";
-    t->unit[i] = strcmp(r->point.unit, "B") == 0 ? "B/s" : strcmp(r->point.unit, "FLOP") == 0 ? "FLOP/s" : "1/s";
+    t->unit[i] = strcmp(r->point.unit, "B") == 0      ? "B/s"
+                 : strcmp(r->point.unit, "FLOP") == 0 ? "FLOP/s"
+                                                      : "1/s";
     t->kind[i] = "measured";
-    (void)snprintf(t->texts[i], sizeof t->texts[i], "%s: %s, %u x %u threads%s", r->point.name, r->point.variant,
-                   r->point.blocks, r->point.threads, r->point.throttled ? ", throttled" : "");
+    (void)snprintf(t->texts[i], sizeof t->texts[i], "%s: %s, %u x %u threads%s", r->point.name,
+                   r->point.variant, r->point.blocks, r->point.threads,
+                   r->point.throttled ? ", throttled" : "");
     t->source[i] = t->texts[i];
     t->value[i] = r->value;
     t->low[i] = r->value_low;
@@ -173,14 +187,15 @@ static kv_status put_strings(hid_t file, const char *group, const char *name, co
   return kv_h5_write_strings(file, path, t->n, values, long_name, err);
 }
 
-static kv_status put_doubles(hid_t file, const char *group, const char *name, const best_table *t, const double *values,
-                             const char *units, const char *long_name, kv_error *err) {
+static kv_status put_doubles(hid_t file, const char *group, const char *name, const best_table *t,
+                             const double *values, const char *units, const char *long_name, kv_error *err) {
   char path[64];
   (void)snprintf(path, sizeof path, "%s/%s", group, name);
   return kv_h5_write(file, path, H5T_IEEE_F64LE, t->n, values, units, long_name, KV_H5_SMALL, err);
 }
 
-static kv_status write_table(hid_t file, const char *group, const best_table *t, const char *units, kv_error *err) {
+static kv_status write_table(hid_t file, const char *group, const best_table *t, const char *units,
+                             kv_error *err) {
   char path[64];
   kv_status st = put_strings(file, group, "name", t, t->name, "What is limited", err);
   if (!st) st = put_strings(file, group, "scope", t, t->scope, "Whole chip or one SM", err);
@@ -190,7 +205,9 @@ static kv_status write_table(hid_t file, const char *group, const best_table *t,
   if (!st) st = put_doubles(file, group, "low", t, t->low, units, "Lower end of its 95 % interval", err);
   if (!st) st = put_doubles(file, group, "high", t, t->high, units, "Upper end of its 95 % interval", err);
   (void)snprintf(path, sizeof path, "%s/point", group);
-  if (!st) st = kv_h5_write(file, path, H5T_STD_U32LE, t->n, t->point, "1", "Row of /microbenchmarks", KV_H5_SMALL, err);
+  if (!st)
+    st = kv_h5_write(file, path, H5T_STD_U32LE, t->n, t->point, "1", "Row of /microbenchmarks", KV_H5_SMALL,
+                     err);
   return st;
 }
 
@@ -203,10 +220,11 @@ static kv_status write_bests(hid_t file, const kva_calibration *c, kv_error *err
   if (!st) st = put_strings(file, "ceilings", "unit", t, t->unit, "Unit of the rate", err);
   fill_table(c, best, kva_calibration_latencies(c, best), t);
   if (!st) st = write_table(file, "latencies", t, "s", err);
-  if (!st) st = put_doubles(file, "latencies", "cycles", t, t->cycles, "1", "SM cycles, by the SM's counter", err);
   if (!st)
-    st = kv_h5_write(file, "latencies/footprint", H5T_STD_U64LE, t->n, t->footprint, "B", "Bytes the addresses spread over",
-                     KV_H5_SMALL, err);
+    st = put_doubles(file, "latencies", "cycles", t, t->cycles, "1", "SM cycles, by the SM's counter", err);
+  if (!st)
+    st = kv_h5_write(file, "latencies/footprint", H5T_STD_U64LE, t->n, t->footprint, "B",
+                     "Bytes the addresses spread over", KV_H5_SMALL, err);
   free(t);
   return st;
 }
@@ -220,27 +238,35 @@ static kv_status write_root(hid_t file, const kva_calibration *c, kv_error *err)
   (void)snprintf(capability, sizeof capability, "%d.%d", g->major, g->minor);
   const struct {
     const char *name, *value;
-  } text[] = {{"gpu_name", g->name},       {"status", kva_bench_status(&c->origin, status, sizeof status)},
+  } text[] = {{"gpu_name", g->name},        {"status", kva_bench_status(&c->origin, status, sizeof status)},
               {"driver", c->origin.driver}, {"date", c->origin.date},
               {"notes", c->notes},          {"failure", c->failure},
               {"default", "ceilings"},      {"compute_capability", capability}};
   const struct {
     const char *name;
     int64_t value;
-  } number[] = {{"cuda_driver", g->driver},          {"cuda_runtime", g->runtime},
-                {"sms", g->sms},                     {"memory", (int64_t)g->memory},
-                {"l2", (int64_t)g->l2},              {"shared_per_sm", (int64_t)g->shared_per_sm},
-                {"sm_clock_max", g->sm_clock_khz / 1000}, {"memory_clock_max", g->memory_clock_khz / 1000},
-                {"memory_bus", g->memory_bus_bits},  {"repeats", c->origin.repeats},
-                {"seed", (int64_t)c->origin.seed},   {"throttled_points", throttled},
+  } number[] = {{"cuda_driver", g->driver},
+                {"cuda_runtime", g->runtime},
+                {"sms", g->sms},
+                {"memory", (int64_t)g->memory},
+                {"l2", (int64_t)g->l2},
+                {"shared_per_sm", (int64_t)g->shared_per_sm},
+                {"sm_clock_max", g->sm_clock_khz / 1000},
+                {"memory_clock_max", g->memory_clock_khz / 1000},
+                {"memory_bus", g->memory_bus_bits},
+                {"repeats", c->origin.repeats},
+                {"seed", (int64_t)c->origin.seed},
+                {"throttled_points", throttled},
                 {"complete", c->complete ? 1 : 0}};
-  for (size_t i = 0; !st && i < sizeof text / sizeof *text; i++) st = kv_h5_put_str(file, text[i].name, text[i].value, err);
+  for (size_t i = 0; !st && i < sizeof text / sizeof *text; i++)
+    st = kv_h5_put_str(file, text[i].name, text[i].value, err);
   for (size_t i = 0; !st && i < sizeof number / sizeof *number; i++)
     st = kv_h5_put_i64(file, number[i].name, number[i].value, err);
   return st ? st : kv_h5_put_f64(file, "power_limit", c->origin.power_limit, err);
 }
 
-kv_status kva_calibration_write(const kva_calibration *c, const char *path, const char *command, kv_error *err) {
+kv_status kva_calibration_write(const kva_calibration *c, const char *path, const char *command,
+                                kv_error *err) {
   kv_h5_out out = {.file = -1};
   buffers b = {0};
   kv_status st = kv_h5_create(path, KVA_CEILINGS_CONVENTIONS, "roofline", command, &out, err);
@@ -259,17 +285,18 @@ kv_status kva_calibration_write(const kva_calibration *c, const char *path, cons
 
 /* ---- reading ---- */
 
-static kv_status read_numbers(hid_t file, const char *path, const char *name, hid_t memory, uint64_t n, void *values,
-                              kv_error *err) {
+static kv_status read_numbers(hid_t file, const char *path, const char *name, hid_t memory, uint64_t n,
+                              void *values, kv_error *err) {
   hid_t dataset = -1;
   uint64_t length = 0;
   size_t elem = 0;
   kv_status st = kv_h5_open_column(file, path, name, &dataset, &length, &elem, err);
-  if (st == KV_END) return kv_fail(err, KV_ERR_INPUT, "%s: lacks %s; is it a `roofline calibrate` dataset?", path, name);
+  if (st == KV_END)
+    return kv_fail(err, KV_ERR_INPUT, "%s: lacks %s; is it a `roofline calibrate` dataset?", path, name);
   if (st) return st;
   if (length != n)
-    st = kv_fail(err, KV_ERR_INPUT, "%s: %s has %llu rows where %llu are expected", path, name, (unsigned long long)length,
-                 (unsigned long long)n);
+    st = kv_fail(err, KV_ERR_INPUT, "%s: %s has %llu rows where %llu are expected", path, name,
+                 (unsigned long long)length, (unsigned long long)n);
   else if (n && H5Dread(dataset, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) < 0)
     st = kv_fail(err, KV_ERR_INPUT, "%s: %s cannot be read", path, name);
   (void)H5Dclose(dataset);
@@ -277,8 +304,8 @@ static kv_status read_numbers(hid_t file, const char *path, const char *name, hi
 }
 
 /* Reads n strings into fields of `size` bytes, `stride` apart; longer ones are cut. */
-static kv_status read_strings(hid_t file, const char *path, const char *name, uint64_t n, char *first, size_t stride,
-                              size_t size, kv_error *err) {
+static kv_status read_strings(hid_t file, const char *path, const char *name, uint64_t n, char *first,
+                              size_t stride, size_t size, kv_error *err) {
   hid_t dataset = -1, type = -1, space = -1;
   char *texts = NULL;
   size_t width = 0;
@@ -288,7 +315,8 @@ static kv_status read_strings(hid_t file, const char *path, const char *name, ui
   if (dataset >= 0) space = H5Dget_space(dataset);
   if (type < 0 || space < 0 || H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) > 0 ||
       H5Sget_simple_extent_npoints(space) != (hssize_t)n) {
-    st = kv_fail(err, KV_ERR_INPUT, "%s: %s is missing or no column of %llu strings", path, name, (unsigned long long)n);
+    st = kv_fail(err, KV_ERR_INPUT, "%s: %s is missing or no column of %llu strings", path, name,
+                 (unsigned long long)n);
     goto done;
   }
   width = H5Tget_size(type);
@@ -310,12 +338,14 @@ done:
   return st;
 }
 
-static kv_status read_column(hid_t file, const char *path, const column *col, kva_calibration *c, buffers *b, kv_error *err) {
+static kv_status read_column(hid_t file, const char *path, const column *col, kva_calibration *c, buffers *b,
+                             kv_error *err) {
   char name[64];
   kv_status st = KV_OK;
   (void)snprintf(name, sizeof name, GROUP "%s", col->name);
   char *first = (char *)c->row + col->offset;
-  if (col->type == TEXT) return read_strings(file, path, name, c->rows, first, sizeof *c->row, col->size, err);
+  if (col->type == TEXT)
+    return read_strings(file, path, name, c->rows, first, sizeof *c->row, col->size, err);
   if (col->type == F64) st = read_numbers(file, path, name, H5T_NATIVE_DOUBLE, c->rows, b->f64, err);
   if (col->type == U64) st = read_numbers(file, path, name, H5T_NATIVE_UINT64, c->rows, b->u64, err);
   if (col->type == U32) st = read_numbers(file, path, name, H5T_NATIVE_UINT32, c->rows, b->u32, err);
@@ -348,23 +378,26 @@ static kv_status read_flags(hid_t file, const char *path, kva_calibration *c, bu
   return st;
 }
 
-static kv_status length_of(hid_t file, const char *path, const char *name, uint64_t most, uint64_t *n, kv_error *err) {
+static kv_status length_of(hid_t file, const char *path, const char *name, uint64_t most, uint64_t *n,
+                           kv_error *err) {
   hid_t dataset = -1;
   size_t elem = 0;
   kv_status st = kv_h5_open_column(file, path, name, &dataset, n, &elem, err);
-  if (st == KV_END) return kv_fail(err, KV_ERR_INPUT, "%s: lacks %s; is it a `roofline calibrate` dataset?", path, name);
+  if (st == KV_END)
+    return kv_fail(err, KV_ERR_INPUT, "%s: lacks %s; is it a `roofline calibrate` dataset?", path, name);
   if (st) return st;
   (void)H5Dclose(dataset);
   return *n <= most ? KV_OK
-                    : kv_fail(err, KV_ERR_INPUT, "%s: %s has %llu rows, more than any calibration", path, name,
-                              (unsigned long long)*n);
+                    : kv_fail(err, KV_ERR_INPUT, "%s: %s has %llu rows, more than any calibration", path,
+                              name, (unsigned long long)*n);
 }
 
 static kv_status read_samples(hid_t file, const char *path, kva_calibration *c, kv_error *err) {
   uint64_t total = 0;
   uint32_t *point = NULL;
   double *seconds = NULL;
-  kv_status st = length_of(file, path, "samples/point", (uint64_t)KVK_POINT_SAMPLES * (c->rows ? c->rows : 1), &total, err);
+  kv_status st = length_of(file, path, "samples/point", (uint64_t)KVK_POINT_SAMPLES * (c->rows ? c->rows : 1),
+                           &total, err);
   if (st) return st;
   point = calloc(total ? total : 1, sizeof *point);
   seconds = calloc(total ? total : 1, sizeof *seconds);
@@ -375,7 +408,8 @@ static kv_status read_samples(hid_t file, const char *path, kva_calibration *c, 
   for (uint64_t i = 0; !st && i < total; i++) {
     kvk_point *p = point[i] < c->rows ? &c->row[point[i]].point : NULL;
     if (!p || p->samples == KVK_POINT_SAMPLES)
-      st = kv_fail(err, KV_ERR_INPUT, "%s: samples/point[%llu] is %u: no such point, or more samples than one may have", path,
+      st = kv_fail(err, KV_ERR_INPUT,
+                   "%s: samples/point[%llu] is %u: no such point, or more samples than one may have", path,
                    (unsigned long long)i, point[i]);
     else p->seconds[p->samples++] = seconds[i];
   }
@@ -390,14 +424,23 @@ static kv_status read_root(hid_t file, const char *path, kva_calibration *c, kv_
   char capability[16] = "", kind[64] = "";
   kv_status st = kv_h5_get_str(file, "Conventions", kind, sizeof kind, err);
   if (st == KV_END || (!st && strcmp(kind, KVA_CEILINGS_CONVENTIONS) != 0))
-    return kv_fail(err, KV_ERR_INPUT, "%s: Conventions is '%s', not %s; `roofline calibrate` writes such files", path, kind,
+    return kv_fail(err, KV_ERR_INPUT,
+                   "%s: Conventions is '%s', not %s; `roofline calibrate` writes such files", path, kind,
                    KVA_CEILINGS_CONVENTIONS);
   const struct {
     const char *name;
     int64_t *value;
-  } number[] = {{"sms", &n[0]}, {"memory", &n[1]}, {"l2", &n[2]}, {"cuda_driver", &n[3]}, {"cuda_runtime", &n[4]},
-                {"sm_clock_max", &n[5]}, {"memory_clock_max", &n[6]}, {"memory_bus", &n[7]}, {"complete", &complete},
-                {"seed", &seed}, {"repeats", &repeats}};
+  } number[] = {{"sms", &n[0]},
+                {"memory", &n[1]},
+                {"l2", &n[2]},
+                {"cuda_driver", &n[3]},
+                {"cuda_runtime", &n[4]},
+                {"sm_clock_max", &n[5]},
+                {"memory_clock_max", &n[6]},
+                {"memory_bus", &n[7]},
+                {"complete", &complete},
+                {"seed", &seed},
+                {"repeats", &repeats}};
   for (size_t i = 0; i < sizeof number / sizeof *number && (st == KV_OK || st == KV_END); i++)
     st = kv_h5_get_i64(file, number[i].name, number[i].value, err);
   if (!st || st == KV_END) st = kv_h5_get_f64(file, "power_limit", &c->origin.power_limit, err);
@@ -434,7 +477,8 @@ kv_status kva_calibration_read(const char *path, kva_calibration *c, kv_error *e
   st = read_root(file, path, c, err);
   if (!st) st = length_of(file, path, GROUP "median", 1u << 20, &n, err);
   if (!st) c->row = calloc(n ? n : 1, sizeof *c->row);
-  if (!st && !c->row) st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory for %llu points", path, (unsigned long long)n);
+  if (!st && !c->row)
+    st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory for %llu points", path, (unsigned long long)n);
   c->rows = c->room = st ? 0 : n;
   if (!st) st = buffers_begin(&b, n, err);
   for (size_t i = 0; !st && i < COLUMNS; i++) st = read_column(file, path, &columns[i], c, &b, err);

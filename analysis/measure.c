@@ -9,8 +9,9 @@
 
 enum { ROW_VALUES = KVK_LATENT + KVK_ROPE, ROW_BYTES = 2 * ROW_VALUES, RESIDENT_ROWS = 64, MOST_COPIES = 64 };
 #define ALL_PLACES ((1u << KVA_PLACES) - 1)
-#define DEFAULT_KINDS \
-  (1u << KVK_EXTEND_SERIAL_64 | 1u << KVK_EXTEND_SERIAL_32 | 1u << KVK_SPLIT_PER_HEAD | 1u << KVK_SPLIT_VERIFY)
+#define DEFAULT_KINDS                                                                   \
+  (1u << KVK_EXTEND_SERIAL_64 | 1u << KVK_EXTEND_SERIAL_32 | 1u << KVK_SPLIT_PER_HEAD | \
+   1u << KVK_SPLIT_VERIFY)
 
 const char *kva_place_name(kva_place place) {
   static const char *const name[] = {"contiguous", "recorded", "random", "resident"};
@@ -30,7 +31,8 @@ static kv_status draw(uint64_t tokens, uint64_t pool_rows, uint64_t seed, int32_
   gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
   kv_status st = KV_OK;
   if (!all || !rng) {
-    st = kv_fail(err, KV_ERR_MEMORY, "measuring: out of memory for a pool of %llu rows", (unsigned long long)pool_rows);
+    st = kv_fail(err, KV_ERR_MEMORY, "measuring: out of memory for a pool of %llu rows",
+                 (unsigned long long)pool_rows);
     goto done;
   }
   gsl_rng_set(rng, (unsigned long)(seed & 0xFFFFFFFFu));
@@ -46,10 +48,11 @@ done:
   return st;
 }
 
-kv_status kva_place_slots(kva_place place, uint64_t tokens, uint64_t pool_rows, const int32_t *recorded, uint64_t seed,
-                          int32_t *slots, kv_error *err) {
+kv_status kva_place_slots(kva_place place, uint64_t tokens, uint64_t pool_rows, const int32_t *recorded,
+                          uint64_t seed, int32_t *slots, kv_error *err) {
   if (pool_rows > INT32_MAX || (place != KVA_RECORDED && tokens > pool_rows))
-    return kv_fail(err, KV_ERR_USAGE, "a pool of %llu rows does not hold %llu tokens (or is beyond 2^31): change --pool",
+    return kv_fail(err, KV_ERR_USAGE,
+                   "a pool of %llu rows does not hold %llu tokens (or is beyond 2^31): change --pool",
                    (unsigned long long)pool_rows, (unsigned long long)tokens);
   if (place == KVA_RECORDED && !recorded) return kv_fail(err, KV_ERR_USAGE, "no recorded layout was given");
   if (place == KVA_RECORDED) memcpy(slots, recorded, (size_t)tokens * sizeof *slots);
@@ -84,7 +87,8 @@ static kv_status new_row(kva_measured *m, kva_measured_row **row, kv_error *err)
 
 static void note(kva_measured *m, const char *text) {
   size_t used = strlen(m->notes);
-  if (!strstr(m->notes, text)) (void)snprintf(m->notes + used, sizeof m->notes - used, "%s%s", used ? "; " : "", text);
+  if (!strstr(m->notes, text))
+    (void)snprintf(m->notes + used, sizeof m->notes - used, "%s%s", used ? "; " : "", text);
 }
 
 /* ---- what is on the device ---- */
@@ -131,7 +135,8 @@ static kv_status set_lengths(const kva_problem *p, uint32_t copies, setup *s, kv
   s->batch = p->batch * copies;
   s->lengths = calloc(s->batch ? s->batch : 1, sizeof *s->lengths);
   s->indptr = calloc((size_t)s->batch + 1, sizeof *s->indptr);
-  if (!s->lengths || !s->indptr) return kv_fail(err, KV_ERR_MEMORY, "measuring: out of memory for %u requests", s->batch);
+  if (!s->lengths || !s->indptr)
+    return kv_fail(err, KV_ERR_MEMORY, "measuring: out of memory for %u requests", s->batch);
   for (uint32_t i = 0; i < s->batch; i++) {
     s->lengths[i] = p->lengths ? p->lengths[i % p->batch] : p->prefix;
     s->indptr[i + 1] = s->indptr[i] + s->lengths[i];
@@ -148,10 +153,13 @@ static unsigned places_of(const rig *r, const kva_problem *p) {
 
 static kv_status put_slots(rig *r, const kva_problem *p, setup *s, kva_place place, kv_error *err) {
   int32_t *slots = malloc((s->tokens ? (size_t)s->tokens : 1) * sizeof *slots);
-  kv_status st = slots ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "measuring: out of memory for %llu slots", (unsigned long long)s->tokens);
+  kv_status st = slots ? KV_OK
+                       : kv_fail(err, KV_ERR_MEMORY, "measuring: out of memory for %llu slots",
+                                 (unsigned long long)s->tokens);
   if (!st) st = kva_place_slots(place, s->tokens, r->pool_rows, p->recorded, r->plan->seed + 17, slots, err);
   if (!st) st = kvk_device_alloc(r->device, s->tokens * sizeof *slots, &s->d_slots[place], err);
-  if (!st && s->tokens) st = kvk_device_put(r->device, s->d_slots[place], slots, s->tokens * sizeof *slots, err);
+  if (!st && s->tokens)
+    st = kvk_device_put(r->device, s->d_slots[place], slots, s->tokens * sizeof *slots, err);
   free(slots);
   return st;
 }
@@ -168,7 +176,8 @@ static kv_status put_tree(rig *r, setup *s, kv_error *err) {
   return st;
 }
 
-static kv_status setup_open(rig *r, const kva_problem *p, uint32_t copies, unsigned places, setup *s, kv_error *err) {
+static kv_status setup_open(rig *r, const kva_problem *p, uint32_t copies, unsigned places, setup *s,
+                            kv_error *err) {
   *s = (setup){0};
   kv_status st = set_lengths(p, copies, s, err);
   const size_t rows = (size_t)s->batch * r->plan->queries * r->plan->heads;
@@ -178,7 +187,8 @@ static kv_status setup_open(rig *r, const kva_problem *p, uint32_t copies, unsig
   if (!st) st = kvk_device_alloc(r->device, s->out_bytes, &s->d_out, err);
   if (!st) st = kvk_device_alloc(r->device, rows * sizeof(float), &s->d_lse, err);
   if (!st) st = kvk_device_alloc(r->device, ((size_t)s->batch + 1) * sizeof *s->indptr, &s->d_indptr, err);
-  if (!st) st = kvk_device_put(r->device, s->d_indptr, s->indptr, ((size_t)s->batch + 1) * sizeof *s->indptr, err);
+  if (!st)
+    st = kvk_device_put(r->device, s->d_indptr, s->indptr, ((size_t)s->batch + 1) * sizeof *s->indptr, err);
   if (!st) st = put_tree(r, s, err);
   for (int place = 0; !st && place < KVA_PLACES; place++)
     if (places & 1u << place) st = put_slots(r, p, s, (kva_place)place, err);
@@ -223,8 +233,8 @@ static kv_status fits(rig *r, kvk_kind kind, const setup *s, bool *in, kv_error 
   if (st) return st;
   *in = r->plan->smem_limit == 0 || structure.smem <= r->plan->smem_limit;
   if (*in) return KV_OK;
-  (void)snprintf(text, sizeof text, "%s left out: needs %u B of shared memory, more than --smem-limit", kvk_kind_name(kind),
-                 structure.smem);
+  (void)snprintf(text, sizeof text, "%s left out: needs %u B of shared memory, more than --smem-limit",
+                 kvk_kind_name(kind), structure.smem);
   note(r->out, text);
   return KV_OK;
 }
@@ -263,10 +273,13 @@ static kv_status workspace(rig *r, setup *s, unsigned kinds, kv_error *err) {
 
 static kv_status run_operation(void *self, void *stream, kv_error *err) {
   const operation *o = self;
-  return kvk_launch(o->kind, &o->problem, &o->rig->options, o->setup->d_work, o->setup->work_bytes, stream, err);
+  return kvk_launch(o->kind, &o->problem, &o->rig->options, o->setup->d_work, o->setup->work_bytes, stream,
+                    err);
 }
 
-static bool is_poison(uint16_t v) { return (v & 0x7F80u) == 0x7F80u && (v & 0x7Fu) != 0; }
+static bool is_poison(uint16_t v) {
+  return (v & 0x7F80u) == 0x7F80u && (v & 0x7Fu) != 0;
+}
 
 /* Runs an operation once on a poisoned output: a value it did not write is still NaN. */
 static kv_status check_written(rig *r, const setup *s, const operation *o, uint16_t *buffer, kv_error *err) {
@@ -278,12 +291,13 @@ static kv_status check_written(rig *r, const setup *s, const operation *o, uint1
   if (!st) st = kvk_device_take(r->device, buffer, s->d_out, s->out_bytes, err);
   for (size_t i = 0; !st && i < n; i++) bad += is_poison(buffer[i]);
   if (!st && bad)
-    st = kv_fail(err, KV_ERR_INTERNAL, "%s, %llu tokens, %s: %zu of %zu outputs were not written", kvk_kind_name(o->kind),
-                 (unsigned long long)s->tokens, kva_place_name(o->place), bad, n);
+    st = kv_fail(err, KV_ERR_INTERNAL, "%s, %llu tokens, %s: %zu of %zu outputs were not written",
+                 kvk_kind_name(o->kind), (unsigned long long)s->tokens, kva_place_name(o->place), bad, n);
   return st;
 }
 
-static kv_status finish_row(rig *r, const setup *s, const operation *o, const kvk_series *series, kv_error *err) {
+static kv_status finish_row(rig *r, const setup *s, const operation *o, const kvk_series *series,
+                            kv_error *err) {
   kva_measured_row *row = NULL;
   kv_status st = new_row(r->out, &row, err);
   if (st) return st;
@@ -315,25 +329,30 @@ static kv_status pair_rows(rig *r, size_t first, kv_error *err) {
   for (size_t i = first; !st && i < r->out->rows; i++)
     for (size_t j = first; !st && j < r->out->rows; j++) {
       kva_measured_row *a = &r->out->row[i], *b = &r->out->row[j];
-      if (a->experiment != KVA_COLD_GRAPH || b->experiment != KVA_COLD_GRAPH || a->kind != b->kind || b->place != KVA_CONTIGUOUS)
+      if (a->experiment != KVA_COLD_GRAPH || b->experiment != KVA_COLD_GRAPH || a->kind != b->kind ||
+          b->place != KVA_CONTIGUOUS)
         continue;
-      st = kva_ratio(a->seconds, a->time.n, b->seconds, b->time.n, 1, r->plan->seed + i, &a->to_contiguous, err);
+      st = kva_ratio(a->seconds, a->time.n, b->seconds, b->time.n, 1, r->plan->seed + i, &a->to_contiguous,
+                     err);
     }
   return st;
 }
 
 static kv_status run_series(rig *r, setup *s, operation *ops, size_t n, bool cold, kv_error *err) {
   const uint32_t repeats = r->plan->repeats ? r->plan->repeats : 50;
-  kvk_plan plan = {2, repeats, 3, r->plan->problem_limit > 0 ? r->plan->problem_limit : 20.0, cold, r->plan->seed};
+  kvk_plan plan = {2,    repeats,      3, r->plan->problem_limit > 0 ? r->plan->problem_limit : 20.0,
+                   cold, r->plan->seed};
   kvk_contender *contenders = calloc(n, sizeof *contenders);
   kvk_series *series = calloc(n, sizeof *series);
   double *seconds = calloc(n * repeats, sizeof *seconds);
   uint16_t *buffer = malloc(s->out_bytes ? s->out_bytes : 1);
   size_t first = r->out->rows;
   kv_status st = KV_OK;
-  if (!contenders || !series || !seconds || !buffer) st = kv_fail(err, KV_ERR_MEMORY, "measuring: out of memory for %zu runs", n);
+  if (!contenders || !series || !seconds || !buffer)
+    st = kv_fail(err, KV_ERR_MEMORY, "measuring: out of memory for %zu runs", n);
   for (size_t i = 0; !st && i < n; i++) {
-    contenders[i] = (kvk_contender){kvk_kind_name(ops[i].kind), run_operation, &ops[i], ops[i].experiment != KVA_COLD_EAGER};
+    contenders[i] = (kvk_contender){kvk_kind_name(ops[i].kind), run_operation, &ops[i],
+                                    ops[i].experiment != KVA_COLD_EAGER};
     series[i].seconds = seconds + i * repeats;
     st = check_written(r, s, &ops[i], buffer, err);
   }
@@ -348,8 +367,8 @@ static kv_status run_series(rig *r, setup *s, operation *ops, size_t n, bool col
 }
 
 /* Fills ops with kinds x places of one experiment; returns how many. */
-static size_t add_operations(const rig *r, const setup *s, unsigned kinds, unsigned places, kva_experiment experiment,
-                             operation *ops) {
+static size_t add_operations(const rig *r, const setup *s, unsigned kinds, unsigned places,
+                             kva_experiment experiment, operation *ops) {
   size_t n = 0;
   for (int k = 0; k < KVK_MERGE_STATE; k++)
     for (int p = 0; p < KVA_PLACES; p++)
@@ -401,8 +420,8 @@ static kv_status replicate(rig *r, const kva_problem *p, unsigned group, kv_erro
 
 /* ---- a device ---- */
 
-/* One counted run of each cold row of a problem: rows from `first` on. Timing is over by then: an enabled profiler slows
- * launches. Without counters the run goes on and the notes say why. */
+/* One counted run of each cold row of a problem: rows from `first` on. Timing is over by then: an enabled
+ * profiler slows launches. Without counters the run goes on and the notes say why. */
 static kv_status count_rows(rig *r, const setup *s, size_t first, kv_error *err) {
   kvk_counting *counting = NULL;
   kv_error why = {KV_OK, ""};
@@ -450,11 +469,15 @@ static kv_status open_pool(rig *r, kv_error *err) {
     for (uint64_t k = 0; p->recorded && k < tokens; k++)
       if ((uint64_t)p->recorded[k] + 1 > need) need = (uint64_t)p->recorded[k] + 1;
   }
-  r->pool_rows = plan->pool_rows ? plan->pool_rows : need > (1u << 21) ? need : room / 2 < (1u << 21) ? room / 2 : (1u << 21);
+  r->pool_rows = plan->pool_rows         ? plan->pool_rows
+                 : need > (1u << 21)     ? need
+                 : room / 2 < (1u << 21) ? room / 2
+                                         : (1u << 21);
   if (r->pool_rows < need)
     return kv_fail(err, plan->pool_rows ? KV_ERR_USAGE : KV_ERR_MEMORY,
                    "the problems need a KV pool of %llu rows, but %s %llu", (unsigned long long)need,
-                   plan->pool_rows ? "--pool gives" : "this GPU's free memory holds", (unsigned long long)r->pool_rows);
+                   plan->pool_rows ? "--pool gives" : "this GPU's free memory holds",
+                   (unsigned long long)r->pool_rows);
   kv_status st = kvk_device_alloc(r->device, r->pool_rows * ROW_BYTES, &r->pool, err);
   return st ? st : kvk_device_noise(r->device, r->pool, r->pool_rows * ROW_BYTES, plan->seed + 5, true, err);
 }
@@ -477,7 +500,9 @@ kv_status kva_measure(const kva_measure_plan *plan, int device, kva_measured *me
   rig r = {.plan = plan, .out = measured};
   kv_error local = {KV_OK, ""};
   if (!err) err = &local;
-  *measured = (kva_measured){.heads = plan->heads, .queries = plan->queries, .blocks_per_sm = plan->blocks_per_sm,
+  *measured = (kva_measured){.heads = plan->heads,
+                             .queries = plan->queries,
+                             .blocks_per_sm = plan->blocks_per_sm,
                              .smem_limit = plan->smem_limit};
   kv_status st = measure_open(&r, device, err);
   measured->pool_rows = r.pool_rows;
@@ -508,10 +533,13 @@ static void *run_rank(void *self) {
   return NULL;
 }
 
-kv_status kva_measure_all(const kva_measure_plan *plan, const int *devices, int count, kva_measured *measured, kv_error *err) {
+kv_status kva_measure_all(const kva_measure_plan *plan, const int *devices, int count, kva_measured *measured,
+                          kv_error *err) {
   rank *ranks = calloc(count > 0 ? (size_t)count : 1, sizeof *ranks);
   pthread_t *threads = calloc(count > 0 ? (size_t)count : 1, sizeof *threads);
-  kv_status st = ranks && threads ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "measuring: out of memory for %d devices", count);
+  kv_status st = ranks && threads
+                     ? KV_OK
+                     : kv_fail(err, KV_ERR_MEMORY, "measuring: out of memory for %d devices", count);
   int started = 0;
   for (; !st && started < count; started++) {
     ranks[started] = (rank){.plan = *plan, .device = devices[started], .measured = &measured[started]};
@@ -524,7 +552,8 @@ kv_status kva_measure_all(const kva_measure_plan *plan, const int *devices, int 
   }
   for (int i = 0; i < started; i++) (void)pthread_join(threads[i], NULL);
   for (int i = 0; !st && i < started; i++)
-    if (ranks[i].status) st = kv_fail(err, ranks[i].status, "device %d: %.600s", devices[i], ranks[i].error.text);
+    if (ranks[i].status)
+      st = kv_fail(err, ranks[i].status, "device %d: %.600s", devices[i], ranks[i].error.text);
   free(ranks);
   free(threads);
   return st;

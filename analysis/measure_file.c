@@ -25,7 +25,9 @@ static kv_status table_open(table *t, const kva_measured *m, kv_error *err) {
   t->f64 = calloc(n, sizeof *t->f64);
   t->u64 = calloc(n, sizeof *t->u64);
   t->u32 = calloc(n, sizeof *t->u32);
-  return t->text && t->f64 && t->u64 && t->u32 ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "measured points: out of memory");
+  return t->text && t->f64 && t->u64 && t->u32
+             ? KV_OK
+             : kv_fail(err, KV_ERR_MEMORY, "measured points: out of memory");
 }
 
 static void table_close(table *t) {
@@ -69,21 +71,23 @@ static double unknown(const kva_measured *m, const kva_measured_row *r, const kv
 }
 static double floor_time(const kva_measured *m, const kva_measured_row *r, const kva_floor_rates *f) {
   (void)m;
-  return isnan(f->dram) || isnan(f->mma_best) ? NAN : fmax(r->useful_bytes / f->dram, r->useful_flops / f->mma_best);
+  return isnan(f->dram) || isnan(f->mma_best)
+             ? NAN
+             : fmax(r->useful_bytes / f->dram, r->useful_flops / f->mma_best);
 }
 static double bandwidth(const kva_measured *m, const kva_measured_row *r, const kva_floor_rates *f) {
   (void)m, (void)f;
   return r->structure.unique_kv_bytes / r->time.median;
 }
-#define FIELD(function, field)                                                                                 \
-  static double function(const kva_measured *m, const kva_measured_row *r, const kva_floor_rates *f) {         \
-    (void)m, (void)f;                                                                                          \
-    return r->field;                                                                                           \
+#define FIELD(function, field)                                                                         \
+  static double function(const kva_measured *m, const kva_measured_row *r, const kva_floor_rates *f) { \
+    (void)m, (void)f;                                                                                  \
+    return r->field;                                                                                   \
   }
-#define COUNTED(function, expression)                                                                          \
-  static double function(const kva_measured *m, const kva_measured_row *r, const kva_floor_rates *f) {         \
-    (void)m, (void)f;                                                                                          \
-    return r->counted ? (expression) : NAN;                                                                    \
+#define COUNTED(function, expression)                                                                  \
+  static double function(const kva_measured *m, const kva_measured_row *r, const kva_floor_rates *f) { \
+    (void)m, (void)f;                                                                                  \
+    return r->counted ? (expression) : NAN;                                                            \
   }
 COUNTED(dram_bytes, r->counters.dram_read + r->counters.dram_write)
 COUNTED(l2_bytes, r->counters.l2_read)
@@ -166,19 +170,21 @@ static kv_status write_numbers(table *t, const kva_floor_rates *rates) {
     char path[64];
     (void)snprintf(path, sizeof path, "points/%s", numbers[c].name);
     for (size_t i = 0; i < t->m->rows; i++) t->f64[i] = numbers[c].value(t->m, &t->m->row[i], rates);
-    st = kv_h5_write(t->file, path, H5T_IEEE_F64LE, t->m->rows, t->f64, numbers[c].units, numbers[c].long_name, KV_H5_SMALL, t->err);
+    st = kv_h5_write(t->file, path, H5T_IEEE_F64LE, t->m->rows, t->f64, numbers[c].units,
+                     numbers[c].long_name, KV_H5_SMALL, t->err);
   }
   for (size_t i = 0; i < t->m->rows; i++) t->u64[i] = (uint64_t)useful_bytes(t->m, &t->m->row[i], rates);
   if (!st)
-    st = kv_h5_write(t->file, "points/useful_bytes", H5T_STD_U64LE, t->m->rows, t->u64, "B", "Useful bytes", KV_H5_SMALL, t->err);
+    st = kv_h5_write(t->file, "points/useful_bytes", H5T_STD_U64LE, t->m->rows, t->u64, "B", "Useful bytes",
+                     KV_H5_SMALL, t->err);
   return st;
 }
 
 typedef uint64_t (*count_of)(const kva_measured *, const kva_measured_row *);
-#define COUNT(function, expression)                                               \
-  static uint64_t function(const kva_measured *m, const kva_measured_row *r) {    \
-    (void)m, (void)r;                                                             \
-    return (uint64_t)(expression);                                                \
+#define COUNT(function, expression)                                            \
+  static uint64_t function(const kva_measured *m, const kva_measured_row *r) { \
+    (void)m, (void)r;                                                          \
+    return (uint64_t)(expression);                                             \
   }
 COUNT(kind, r->kind)
 COUNT(prefix, r->longest)
@@ -186,7 +192,7 @@ COUNT(tokens, r->tokens)
 COUNT(heads, m->heads)
 COUNT(queries, m->queries)
 COUNT(batch, r->batch)
-COUNT(place, (unsigned)r->experiment * KVA_PLACES + (unsigned)r->place)
+COUNT(place, (unsigned)r->experiment *KVA_PLACES + (unsigned)r->place)
 COUNT(blocks, r->structure.blocks)
 COUNT(copies, r->copies)
 COUNT(runs, r->time.n)
@@ -220,11 +226,13 @@ static kv_status write_counts(table *t) {
       t->u32[i] = (uint32_t)t->u64[i];
     }
     st = kv_h5_write(t->file, path, counts[c].wide ? H5T_STD_U64LE : H5T_STD_U32LE, t->m->rows,
-                     counts[c].wide ? (const void *)t->u64 : (const void *)t->u32, counts[c].units, counts[c].long_name, KV_H5_SMALL,
-                     t->err);
+                     counts[c].wide ? (const void *)t->u64 : (const void *)t->u32, counts[c].units,
+                     counts[c].long_name, KV_H5_SMALL, t->err);
   }
   for (size_t i = 0; i < t->m->rows; i++) t->text[i] = kva_experiment_name(t->m->row[i].experiment);
-  return st ? st : kv_h5_write_strings(t->file, "points/experiment", t->m->rows, t->text, "How it was run", t->err);
+  return st ? st
+            : kv_h5_write_strings(t->file, "points/experiment", t->m->rows, t->text, "How it was run",
+                                  t->err);
 }
 
 /* ---- names, ceilings, samples, root ---- */
@@ -244,13 +252,19 @@ static kv_status write_names(table *t) {
   static const char *const resources[] = {"not attributed"};
   for (int k = 0; k < KVK_KINDS; k++) name[k] = kvk_kind_name((kvk_kind)k);
   for (int i = 0; i < LAYOUTS; i++) {
-    (void)snprintf(layout[i], sizeof layout[i], "%s%s", kva_place_name((kva_place)(i % KVA_PLACES)), how[i / KVA_PLACES]);
+    (void)snprintf(layout[i], sizeof layout[i], "%s%s", kva_place_name((kva_place)(i % KVA_PLACES)),
+                   how[i / KVA_PLACES]);
     layouts[i] = layout[i];
   }
   kv_status st = kv_h5_write_strings(t->file, "kernels/name", KVK_KINDS, name, "Kernel", t->err);
-  if (!st) st = kv_h5_write_strings(t->file, "kernels/description", KVK_KINDS, about, "What the kernel does", t->err);
-  if (!st) st = kv_h5_write_strings(t->file, "layouts/name", LAYOUTS, layouts, "Where the rows lie and how it was run", t->err);
-  return st ? st : kv_h5_write_strings(t->file, "resources/name", 1, resources, "Resource that binds", t->err);
+  if (!st)
+    st =
+        kv_h5_write_strings(t->file, "kernels/description", KVK_KINDS, about, "What the kernel does", t->err);
+  if (!st)
+    st = kv_h5_write_strings(t->file, "layouts/name", LAYOUTS, layouts,
+                             "Where the rows lie and how it was run", t->err);
+  return st ? st
+            : kv_h5_write_strings(t->file, "resources/name", 1, resources, "Resource that binds", t->err);
 }
 
 static kv_status write_ceilings(table *t, const kva_calibration *c) {
@@ -271,9 +285,12 @@ static kv_status write_ceilings(table *t, const kva_calibration *c) {
   if (!st) st = kv_h5_write_strings(t->file, "ceilings/scope", n, scope, "Whole chip or one SM", t->err);
   if (!st) st = kv_h5_write_strings(t->file, "ceilings/unit", n, unit, "Unit of the rate", t->err);
   if (!st) st = kv_h5_write_strings(t->file, "ceilings/kind", n, kinds, "Kind of the value", t->err);
-  if (!st) st = kv_h5_write_strings(t->file, "ceilings/source", n, source, "Which microbenchmark reached it", t->err);
   if (!st)
-    st = kv_h5_write(t->file, "ceilings/value", H5T_IEEE_F64LE, n, value, "B/s, FLOP/s or 1/s, see unit", "Best median", KV_H5_SMALL, t->err);
+    st =
+        kv_h5_write_strings(t->file, "ceilings/source", n, source, "Which microbenchmark reached it", t->err);
+  if (!st)
+    st = kv_h5_write(t->file, "ceilings/value", H5T_IEEE_F64LE, n, value, "B/s, FLOP/s or 1/s, see unit",
+                     "Best median", KV_H5_SMALL, t->err);
   return st;
 }
 
@@ -288,8 +305,12 @@ static kv_status write_samples(table *t) {
       point[at] = (uint32_t)i;
       seconds[at] = t->m->row[i].seconds[s];
     }
-  if (!st) st = kv_h5_write(t->file, "samples/point", H5T_STD_U32LE, total, point, "1", "Row of /points", KV_H5_DEFLATE_1, t->err);
-  if (!st) st = kv_h5_write(t->file, "samples/seconds", H5T_IEEE_F64LE, total, seconds, "s", "Time of one run", KV_H5_DEFLATE_1, t->err);
+  if (!st)
+    st = kv_h5_write(t->file, "samples/point", H5T_STD_U32LE, total, point, "1", "Row of /points",
+                     KV_H5_DEFLATE_1, t->err);
+  if (!st)
+    st = kv_h5_write(t->file, "samples/seconds", H5T_IEEE_F64LE, total, seconds, "s", "Time of one run",
+                     KV_H5_DEFLATE_1, t->err);
   free(point);
   free(seconds);
   return st;
@@ -298,9 +319,13 @@ static kv_status write_samples(table *t) {
 static kv_status write_gpu(table *t) {
   const kvk_gpu *g = &t->m->origin.gpu;
   char value[6][32];
-  const char *name[] = {"compute_capability", "sm_count", "memory", "l2", "sm_clock_max", "cuda_runtime"}, *column[6];
-  static const char *const unit[] = {"1", "1", "B", "B", "MHz", "1"}, *const kinds[] = {"probe", "probe", "probe", "probe", "probe", "probe"};
-  static const char *const source[] = {"CUDA runtime", "CUDA runtime", "CUDA runtime", "CUDA runtime", "CUDA runtime", "CUDA runtime"};
+  const char *name[] = {"compute_capability", "sm_count", "memory", "l2", "sm_clock_max", "cuda_runtime"},
+             *column[6];
+  static const char *const unit[] = {"1", "1", "B", "B", "MHz", "1"}, *const kinds[] = {"probe", "probe",
+                                                                                        "probe", "probe",
+                                                                                        "probe", "probe"};
+  static const char *const source[] = {"CUDA runtime", "CUDA runtime", "CUDA runtime",
+                                       "CUDA runtime", "CUDA runtime", "CUDA runtime"};
   (void)snprintf(value[0], sizeof value[0], "%d.%d", g->major, g->minor);
   (void)snprintf(value[1], sizeof value[1], "%d", g->sms);
   (void)snprintf(value[2], sizeof value[2], "%llu", (unsigned long long)g->memory);
@@ -312,7 +337,8 @@ static kv_status write_gpu(table *t) {
   if (!st) st = kv_h5_write_strings(t->file, "gpu/value", 6, column, "Value", t->err);
   if (!st) st = kv_h5_write_strings(t->file, "gpu/unit", 6, unit, "Unit", t->err);
   if (!st) st = kv_h5_write_strings(t->file, "gpu/kind", 6, kinds, "Kind of the value", t->err);
-  return st ? st : kv_h5_write_strings(t->file, "gpu/source", 6, source, "Where the value comes from", t->err);
+  return st ? st
+            : kv_h5_write_strings(t->file, "gpu/source", 6, source, "Where the value comes from", t->err);
 }
 
 static kv_status write_root(table *t, const kva_measured_labels *labels) {
@@ -334,15 +360,23 @@ static kv_status write_root(table *t, const kva_measured_labels *labels) {
   const struct {
     const char *name;
     int64_t value;
-  } number[] = {{"heads", m->heads},       {"queries", m->queries},
-                {"latent", KVK_LATENT},    {"rope", KVK_ROPE},
-                {"row_bytes", 2 * (KVK_LATENT + KVK_ROPE)}, {"batch", m->rows ? m->row[0].batch : 0},
-                {"layers", labels->layers}, {"pool_rows", (int64_t)m->pool_rows},
-                {"blocks_per_sm", m->blocks_per_sm}, {"smem_limit", m->smem_limit},
-                {"seed", (int64_t)m->origin.seed}, {"complete", m->complete ? 1 : 0}};
+  } number[] = {{"heads", m->heads},
+                {"queries", m->queries},
+                {"latent", KVK_LATENT},
+                {"rope", KVK_ROPE},
+                {"row_bytes", 2 * (KVK_LATENT + KVK_ROPE)},
+                {"batch", m->rows ? m->row[0].batch : 0},
+                {"layers", labels->layers},
+                {"pool_rows", (int64_t)m->pool_rows},
+                {"blocks_per_sm", m->blocks_per_sm},
+                {"smem_limit", m->smem_limit},
+                {"seed", (int64_t)m->origin.seed},
+                {"complete", m->complete ? 1 : 0}};
   kv_status st = KV_OK;
-  for (size_t i = 0; !st && i < sizeof text / sizeof *text; i++) st = kv_h5_put_str(t->file, text[i].name, text[i].value, t->err);
-  for (size_t i = 0; !st && i < sizeof number / sizeof *number; i++) st = kv_h5_put_i64(t->file, number[i].name, number[i].value, t->err);
+  for (size_t i = 0; !st && i < sizeof text / sizeof *text; i++)
+    st = kv_h5_put_str(t->file, text[i].name, text[i].value, t->err);
+  for (size_t i = 0; !st && i < sizeof number / sizeof *number; i++)
+    st = kv_h5_put_i64(t->file, number[i].name, number[i].value, t->err);
   return st ? st : kv_h5_put_f64(t->file, "power_limit", m->origin.power_limit, t->err);
 }
 
@@ -360,8 +394,9 @@ static kva_floor_rates rates_of(const kva_calibration *c) {
   return f;
 }
 
-kv_status kva_measured_write(const kva_measured *measured, const kva_calibration *calibration, const kva_measured_labels *labels,
-                             const char *path, const char *command, kv_error *err) {
+kv_status kva_measured_write(const kva_measured *measured, const kva_calibration *calibration,
+                             const kva_measured_labels *labels, const char *path, const char *command,
+                             kv_error *err) {
   const kva_floor_rates rates = rates_of(calibration);
   kv_h5_out out = {.file = -1};
   table t = {0};

@@ -313,30 +313,41 @@ static bool can_run(const kvm_verify *p, char *why, size_t size) {
   bool can = p->latent == KVK_LATENT && p->rope == KVK_ROPE && p->row_bytes == 2 * (KVK_LATENT + KVK_ROPE) &&
              p->heads <= KVK_MAX_HEADS && p->queries <= KVK_MAX_QUERIES;
   if (!can)
-    (void)snprintf(why, size, "the kernels take bf16 rows of %d + %d values, %d heads and %d queries at most", KVK_LATENT, KVK_ROPE,
-                   KVK_MAX_HEADS, KVK_MAX_QUERIES);
+    (void)snprintf(why, size, "the kernels take bf16 rows of %d + %d values, %d heads and %d queries at most",
+                   KVK_LATENT, KVK_ROPE, KVK_MAX_HEADS, KVK_MAX_QUERIES);
   return can;
 }
 
 /* Measures if this machine has the GPU; KV_END with the reason in *why if it has not. */
-static kv_status measure(const options *o, const kva_run *run, const kvm_verify *problem, const char *command, char why[200],
-                         kv_error *err) {
+static kv_status measure(const options *o, const kva_run *run, const kvm_verify *problem, const char *command,
+                         char why[200], kv_error *err) {
   int devices[ROOFLINE_MOST_DEVICES], count = 0;
   kva_layout layout = {0};
   kv_status st = roofline_measure_devices(&o->measure, run->gpu, devices, &count, why, 200, err);
   if (!st && !can_run(problem, why, 200)) st = KV_END;
   if (st) return st;
   if (o->dry_run) {
-    printf("measured on device %d%s: %s\ndry run: would write %s%s%s\n", devices[0], count > 1 ? " and others" : "", run->gpu->name,
-           o->output, o->no_report ? "" : " and a report in ", o->no_report ? "" : o->report);
+    printf("measured on device %d%s: %s\ndry run: would write %s%s%s\n", devices[0],
+           count > 1 ? " and others" : "", run->gpu->name, o->output, o->no_report ? "" : " and a report in ",
+           o->no_report ? "" : o->report);
     return KV_OK;
   }
   if (o->layout) st = kva_layout_read(o->layout, &layout, err);
-  const roofline_measure_run m = {.options = &o->measure, .gpu = run->gpu, .heads = (uint32_t)o->heads,
-                                  .queries = (uint32_t)o->queries, .batch = (uint32_t)o->batch, .layers = (uint32_t)o->layers,
-                                  .prefix = o->prefix, .prefixes = o->prefixes, .layout = o->layout ? &layout : NULL,
-                                  .layout_name = run->layout_name, .seed = o->seed, .output = o->output, .command = command,
-                                  .json = o->json, .quiet = o->quiet};
+  const roofline_measure_run m = {.options = &o->measure,
+                                  .gpu = run->gpu,
+                                  .heads = (uint32_t)o->heads,
+                                  .queries = (uint32_t)o->queries,
+                                  .batch = (uint32_t)o->batch,
+                                  .layers = (uint32_t)o->layers,
+                                  .prefix = o->prefix,
+                                  .prefixes = o->prefixes,
+                                  .layout = o->layout ? &layout : NULL,
+                                  .layout_name = run->layout_name,
+                                  .seed = o->seed,
+                                  .output = o->output,
+                                  .command = command,
+                                  .json = o->json,
+                                  .quiet = o->quiet};
   if (!st) st = roofline_measure(&m, devices, count, err);
   kva_layout_free(&layout);
   if (!st && !o->quiet) fprintf(stderr, "roofline: wrote %s\n", o->output);

@@ -10,22 +10,42 @@
 
 /* ---- options ---- */
 
-enum { OPT_MODEL = 2000, OPT_DEVICE, OPT_KERNELS, OPT_EAGER, OPT_REPLICATE, OPT_REPEATS, OPT_BLOCKS, OPT_SMEM, OPT_POOL, OPT_LIMIT, OPT_COUNTERS, OPT_CEILINGS };
+enum {
+  OPT_MODEL = 2000,
+  OPT_DEVICE,
+  OPT_KERNELS,
+  OPT_EAGER,
+  OPT_REPLICATE,
+  OPT_REPEATS,
+  OPT_BLOCKS,
+  OPT_SMEM,
+  OPT_POOL,
+  OPT_LIMIT,
+  OPT_COUNTERS,
+  OPT_CEILINGS
+};
 
 static const struct argp_option option_list[] = {
     {0, 0, 0, 0, "Measuring (where the GPU is in this machine)", 4},
     {"model", OPT_MODEL, 0, 0, "Model only, even if the GPU is here", 0},
-    {"device", OPT_DEVICE, "N|all", 0, "CUDA device to measure on, or all that match at once (the first that matches)", 0},
-    {"kernels", OPT_KERNELS, "LIST", 0, "Kernels to run, separated by commas (all but the halves load_only, mma_only)", 0},
+    {"device", OPT_DEVICE, "N|all", 0,
+     "CUDA device to measure on, or all that match at once (the first that matches)", 0},
+    {"kernels", OPT_KERNELS, "LIST", 0,
+     "Kernels to run, separated by commas (all but the halves load_only, mma_only)", 0},
     {"repeats", OPT_REPEATS, "N", 0, "Timed rounds a point, 3 to 1000 (50)", 0},
     {"time-limit", OPT_LIMIT, "S", 0, "Seconds for one series of interleaved runs (20)", 0},
     {"eager", OPT_EAGER, 0, 0, "Launch eagerly too, beside the captured graph", 0},
     {"replicate", OPT_REPLICATE, 0, 0, "Run the request 2, 4, ... times side by side too, up to one wave", 0},
-    {"counters", OPT_COUNTERS, 0, 0, "Count DRAM, L2 and link bytes, wavefronts, stalls too (CUPTI, where permitted)", 0},
+    {"counters", OPT_COUNTERS, 0, 0,
+     "Count DRAM, L2 and link bytes, wavefronts, stalls too (CUPTI, where permitted)", 0},
     {"blocks-per-sm", OPT_BLOCKS, "N", 0, "Blocks an SM for the split kernels", 0},
-    {"smem-limit", OPT_SMEM, "BYTES", 0, "Leave out kernels that need more shared memory a block; with --blocks-per-sm 1 and 101376 the occupancy of sm_120 (clocks, caches and memory stay this GPU's)", 0},
+    {"smem-limit", OPT_SMEM, "BYTES", 0,
+     "Leave out kernels that need more shared memory a block; with --blocks-per-sm 1 and 101376 the "
+     "occupancy of sm_120 (clocks, caches and memory stay this GPU's)",
+     0},
     {"pool", OPT_POOL, "ROWS", 0, "Rows of the KV pool (2Mi, or what the problem needs)", 0},
-    {"ceilings", OPT_CEILINGS, "FILE", 0, "Dataset of `roofline calibrate`: ceilings and floor of the measured points", 0},
+    {"ceilings", OPT_CEILINGS, "FILE", 0,
+     "Dataset of `roofline calibrate`: ceilings and floor of the measured points", 0},
     {0}};
 
 static kv_status parse_kernels(roofline_measure_options *o, const char *arg) {
@@ -35,9 +55,11 @@ static kv_status parse_kernels(roofline_measure_options *o, const char *arg) {
     int k = 0;
     while (k < KVK_MERGE_STATE && strcmp(kvk_kind_name((kvk_kind)k), word) != 0) k++;
     if (k == KVK_MERGE_STATE)
-      return kv_fail(&o->err, KV_ERR_USAGE, "--kernels: '%.60s' is no kernel; there are %s, %s, %s, %s, %s, %s", word,
-                     kvk_kind_name(KVK_EXTEND_SERIAL_64), kvk_kind_name(KVK_EXTEND_SERIAL_32), kvk_kind_name(KVK_SPLIT_PER_HEAD),
-                     kvk_kind_name(KVK_SPLIT_VERIFY), kvk_kind_name(KVK_LOAD_ONLY), kvk_kind_name(KVK_MMA_ONLY));
+      return kv_fail(&o->err, KV_ERR_USAGE,
+                     "--kernels: '%.60s' is no kernel; there are %s, %s, %s, %s, %s, %s", word,
+                     kvk_kind_name(KVK_EXTEND_SERIAL_64), kvk_kind_name(KVK_EXTEND_SERIAL_32),
+                     kvk_kind_name(KVK_SPLIT_PER_HEAD), kvk_kind_name(KVK_SPLIT_VERIFY),
+                     kvk_kind_name(KVK_LOAD_ONLY), kvk_kind_name(KVK_MMA_ONLY));
     o->kinds |= 1u << k;
   }
   return KV_OK;
@@ -85,7 +107,8 @@ const struct argp roofline_measure_argp = {option_list, parse, NULL, NULL, NULL,
 
 /* ---- which devices ---- */
 
-/* By name or alias; a description whose names this driver does not use is met by its compute capability only when
+/* By name or alias; a description whose names this driver does not use is met by its compute capability only
+ * when
  * --device points at the card. */
 static bool is_card(const kvk_gpu *card, const kvm_gpu *gpu, bool pointed_at) {
   const char *name[64];
@@ -96,8 +119,9 @@ static bool is_card(const kvk_gpu *card, const kvm_gpu *gpu, bool pointed_at) {
   return kvk_gpu_matches(card, &by_name) || (pointed_at && sm && kvk_gpu_matches(card, &by_capability));
 }
 
-kv_status roofline_measure_devices(const roofline_measure_options *o, const kvm_gpu *gpu, int devices[ROOFLINE_MOST_DEVICES],
-                                   int *count, char *why, size_t why_size, kv_error *err) {
+kv_status roofline_measure_devices(const roofline_measure_options *o, const kvm_gpu *gpu,
+                                   int devices[ROOFLINE_MOST_DEVICES], int *count, char *why, size_t why_size,
+                                   kv_error *err) {
   kv_error absent = {KV_OK, ""};
   kvk_gpu card;
   int present = 0;
@@ -106,17 +130,20 @@ kv_status roofline_measure_devices(const roofline_measure_options *o, const kvm_
   if (o->model_only) return KV_END;
   kv_status st = kvk_gpu_count(&present, &absent);
   if (st && (o->device_given || o->all)) return kv_fail(err, KV_ERR_DEVICE, "--device: %.600s", absent.text);
-  if (st) (void)snprintf(why, why_size, "%s", kvk_cuda_built() ? "no usable GPU here" : "this build has no CUDA");
+  if (st)
+    (void)snprintf(why, why_size, "%s", kvk_cuda_built() ? "no usable GPU here" : "this build has no CUDA");
   if (st) return KV_END;
   if (o->device_given && o->device >= present)
-    return kv_fail(err, KV_ERR_DEVICE, "--device %d: this machine has %d (0 to %d)", o->device, present, present - 1);
+    return kv_fail(err, KV_ERR_DEVICE, "--device %d: this machine has %d (0 to %d)", o->device, present,
+                   present - 1);
   for (int d = 0; d < present && *count < ROOFLINE_MOST_DEVICES; d++) {
     if ((o->device_given && d != o->device) || (!o->all && !o->device_given && *count == 1)) continue;
     st = kvk_gpu_get(d, &card, err);
     if (st) return st;
     if (is_card(&card, gpu, o->device_given)) devices[(*count)++] = d;
     else if (o->device_given)
-      return kv_fail(err, KV_ERR_DEVICE, "--device %d is an %s (compute capability %d.%d), not %s", d, card.name, card.major, card.minor, gpu->name);
+      return kv_fail(err, KV_ERR_DEVICE, "--device %d is an %s (compute capability %d.%d), not %s", d,
+                     card.name, card.major, card.minor, gpu->name);
   }
   (void)snprintf(why, why_size, "no such GPU here");
   return *count ? KV_OK : KV_END;
@@ -134,32 +161,37 @@ static void print_counters(const kva_measured *m) {
   bool any = false;
   for (size_t i = 0; i < m->rows; i++) any = any || m->row[i].counted;
   if (!any) return;
-  printf("%-20s %8s %-11s %9s %9s %9s %10s %11s %11s %7s %7s %7s %7s\n", "counted", "prefix", "layout", "DRAM MB", "L2 MB", "link MB",
-         "link max MB", "wavefronts", "of 1 SM", "issue %", "long", "short", "barrier");
+  printf("%-20s %8s %-11s %9s %9s %9s %10s %11s %11s %7s %7s %7s %7s\n", "counted", "prefix", "layout",
+         "DRAM MB", "L2 MB", "link MB", "link max MB", "wavefronts", "of 1 SM", "issue %", "long", "short",
+         "barrier");
   for (size_t i = 0; i < m->rows; i++) {
     const kva_measured_row *r = &m->row[i];
     const kvk_counters *c = &r->counters;
     if (r->counted)
-      printf("%-20s %8llu %-11s %9.1f %9.1f %9.1f %10.2f %11.4g %11.4g %7.1f %7.2f %7.2f %7.2f\n", kvk_kind_name(r->kind),
-             (unsigned long long)r->longest, kva_place_name(r->place), (c->dram_read + c->dram_write) / 1e6, c->l2_read / 1e6,
-             c->link / 1e6, c->link_max / 1e6, c->wavefronts, c->wavefronts_max, c->issue_active_percent, c->long_scoreboard,
+      printf("%-20s %8llu %-11s %9.1f %9.1f %9.1f %10.2f %11.4g %11.4g %7.1f %7.2f %7.2f %7.2f\n",
+             kvk_kind_name(r->kind), (unsigned long long)r->longest, kva_place_name(r->place),
+             (c->dram_read + c->dram_write) / 1e6, c->l2_read / 1e6, c->link / 1e6, c->link_max / 1e6,
+             c->wavefronts, c->wavefronts_max, c->issue_active_percent, c->long_scoreboard,
              c->short_scoreboard, c->barrier);
   }
 }
 
 static void print_rows(const kva_measured *m) {
   char text[40], status[320], throttle[80];
-  printf("%s: %u heads x %u queries, pool of %llu rows; median of a whole operation, L2 cold, as a CUDA graph, unless the run says otherwise\n",
-         kva_bench_status(&m->origin, status, sizeof status), m->heads, m->queries, (unsigned long long)m->pool_rows);
-  printf("%-20s %8s %5s %-11s %-11s %11s %17s %9s %-22s %5s %4s\n", "kernel", "prefix", "batch", "layout", "run", "median us",
-         "95 % interval", "GB/s", "against contiguous", "MHz", "W");
+  printf(
+      "%s: %u heads x %u queries, pool of %llu rows; median of a whole operation, L2 cold, as a CUDA graph, "
+      "unless the run says otherwise\n",
+      kva_bench_status(&m->origin, status, sizeof status), m->heads, m->queries,
+      (unsigned long long)m->pool_rows);
+  printf("%-20s %8s %5s %-11s %-11s %11s %17s %9s %-22s %5s %4s\n", "kernel", "prefix", "batch", "layout",
+         "run", "median us", "95 % interval", "GB/s", "against contiguous", "MHz", "W");
   for (size_t i = 0; i < m->rows; i++) {
     const kva_measured_row *r = &m->row[i];
-    printf("%-20s %8llu %5u %-11s %-11s %11.2f %8.2f %8.2f %9.1f %-22s %5.0f %4.0f%s%s\n", kvk_kind_name(r->kind),
-           (unsigned long long)r->longest, r->batch, kva_place_name(r->place), kva_experiment_name(r->experiment),
-           r->time.median * 1e6, r->time.low * 1e6, r->time.high * 1e6,
-           r->structure.unique_kv_bytes / r->time.median / 1e9, interval(&r->to_contiguous, text), r->state.sm_clock,
-           r->state.power, r->throttled ? " throttled: " : "",
+    printf("%-20s %8llu %5u %-11s %-11s %11.2f %8.2f %8.2f %9.1f %-22s %5.0f %4.0f%s%s\n",
+           kvk_kind_name(r->kind), (unsigned long long)r->longest, r->batch, kva_place_name(r->place),
+           kva_experiment_name(r->experiment), r->time.median * 1e6, r->time.low * 1e6, r->time.high * 1e6,
+           r->structure.unique_kv_bytes / r->time.median / 1e9, interval(&r->to_contiguous, text),
+           r->state.sm_clock, r->state.power, r->throttled ? " throttled: " : "",
            r->throttled ? kvk_throttle_text(&r->state, throttle, sizeof throttle) : "");
   }
   print_counters(m);
@@ -169,13 +201,16 @@ static void print_rows(const kva_measured *m) {
 }
 
 static json_t *row_json(const kva_measured_row *r) {
-  json_t *o = json_pack("{s:s, s:I, s:I, s:i, s:s, s:s, s:f, s:f, s:f, s:f, s:i, s:b}", "kernel", kvk_kind_name(r->kind), "prefix",
-                        (json_int_t)r->longest, "tokens", (json_int_t)r->tokens, "batch", (int)r->batch, "layout",
-                        kva_place_name(r->place), "experiment", kva_experiment_name(r->experiment), "measured", r->time.median,
-                        "measured_low", r->time.low, "measured_high", r->time.high, "effective_bandwidth",
-                        r->structure.unique_kv_bytes / r->time.median, "runs", (int)r->time.n, "throttled", (int)r->throttled);
+  json_t *o = json_pack(
+      "{s:s, s:I, s:I, s:i, s:s, s:s, s:f, s:f, s:f, s:f, s:i, s:b}", "kernel", kvk_kind_name(r->kind),
+      "prefix", (json_int_t)r->longest, "tokens", (json_int_t)r->tokens, "batch", (int)r->batch, "layout",
+      kva_place_name(r->place), "experiment", kva_experiment_name(r->experiment), "measured", r->time.median,
+      "measured_low", r->time.low, "measured_high", r->time.high, "effective_bandwidth",
+      r->structure.unique_kv_bytes / r->time.median, "runs", (int)r->time.n, "throttled", (int)r->throttled);
   if (o && !isnan(r->to_contiguous.value))
-    (void)json_object_set_new(o, "to_contiguous", json_pack("[f, f, f]", r->to_contiguous.value, r->to_contiguous.low, r->to_contiguous.high));
+    (void)json_object_set_new(
+        o, "to_contiguous",
+        json_pack("[f, f, f]", r->to_contiguous.value, r->to_contiguous.low, r->to_contiguous.high));
   return o;
 }
 
@@ -185,12 +220,14 @@ static kv_status print_json(const kva_measured *m, int count, kv_error *err) {
   for (int d = 0; d < count; d++) {
     json_t *points = json_array();
     for (size_t i = 0; i < m[d].rows; i++) (void)json_array_append_new(points, row_json(&m[d].row[i]));
-    (void)json_array_append_new(devices, json_pack("{s:s, s:b, s:i, s:i, s:s, s:s, s:o}", "status",
-                                                   kva_bench_status(&m[d].origin, status, sizeof status), "complete",
-                                                   (int)m[d].complete, "heads", (int)m[d].heads, "queries", (int)m[d].queries,
-                                                   "notes", m[d].notes, "failure", m[d].failure, "points", points));
+    (void)json_array_append_new(
+        devices, json_pack("{s:s, s:b, s:i, s:i, s:s, s:s, s:o}", "status",
+                           kva_bench_status(&m[d].origin, status, sizeof status), "complete",
+                           (int)m[d].complete, "heads", (int)m[d].heads, "queries", (int)m[d].queries,
+                           "notes", m[d].notes, "failure", m[d].failure, "points", points));
   }
-  json_t *root = json_pack("{s:s, s:i, s:o}", "schema", "roofline-measured", "schema_version", 1, "devices", devices);
+  json_t *root =
+      json_pack("{s:s, s:i, s:o}", "schema", "roofline-measured", "schema_version", 1, "devices", devices);
   int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
   putchar('\n');
   json_decref(root);
@@ -204,11 +241,13 @@ static void verdict_of(const kva_measured *m, char *text, size_t size) {
   for (size_t i = 0; i < m->rows && used < size; i++) {
     const kva_measured_row *r = &m->row[i];
     bool longest = true;
-    for (size_t k = 0; k < m->rows; k++) longest = longest && !(m->row[k].kind == r->kind && m->row[k].longest > r->longest);
+    for (size_t k = 0; k < m->rows; k++)
+      longest = longest && !(m->row[k].kind == r->kind && m->row[k].longest > r->longest);
     if (!longest || r->place == KVA_CONTIGUOUS || isnan(r->to_contiguous.value)) continue;
-    used += (size_t)snprintf(text + used, size - used, "%s%s at %llu tokens, %s slots: %.3f [%.3f, %.3f] of contiguous",
-                             used ? "; " : "scatter: ", kvk_kind_name(r->kind), (unsigned long long)r->longest,
-                             kva_place_name(r->place), r->to_contiguous.value, r->to_contiguous.low, r->to_contiguous.high);
+    used += (size_t)snprintf(
+        text + used, size - used, "%s%s at %llu tokens, %s slots: %.3f [%.3f, %.3f] of contiguous",
+        used ? "; " : "scatter: ", kvk_kind_name(r->kind), (unsigned long long)r->longest,
+        kva_place_name(r->place), r->to_contiguous.value, r->to_contiguous.low, r->to_contiguous.high);
   }
 }
 
@@ -232,19 +271,23 @@ static kv_status save(void *user, const kva_measured *m, kv_error *err) {
   return save_as(s, m, s->run->output, err);
 }
 
-static kv_status make_problems(const roofline_measure_run *run, kva_problem **problems, size_t *n, uint64_t **lengths, kv_error *err) {
+static kv_status make_problems(const roofline_measure_run *run, kva_problem **problems, size_t *n,
+                               uint64_t **lengths, kv_error *err) {
   const kva_layout *l = run->layout;
   *n = l ? 1 : run->prefixes;
   *problems = calloc(*n, sizeof **problems);
   *lengths = l ? calloc(l->requests ? l->requests : 1, sizeof **lengths) : NULL;
   if (!*problems || (l && !*lengths)) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  for (size_t i = 0; !l && i < *n; i++) (*problems)[i] = (kva_problem){.batch = run->batch, .prefix = run->prefix[i]};
+  for (size_t i = 0; !l && i < *n; i++)
+    (*problems)[i] = (kva_problem){.batch = run->batch, .prefix = run->prefix[i]};
   for (uint64_t i = 0; l && i < l->requests; i++) (*lengths)[i] = l->indptr[i + 1] - l->indptr[i];
-  if (l) **problems = (kva_problem){.batch = (uint32_t)l->requests, .lengths = *lengths, .recorded = l->slots};
+  if (l)
+    **problems = (kva_problem){.batch = (uint32_t)l->requests, .lengths = *lengths, .recorded = l->slots};
   return KV_OK;
 }
 
-static kv_status save_all(const saver *s, const kva_measured *m, const int *devices, int count, kv_error *err) {
+static kv_status save_all(const saver *s, const kva_measured *m, const int *devices, int count,
+                          kv_error *err) {
   kv_status st = KV_OK;
   for (int i = 0; !st && i < count; i++) {
     char path[4096];
@@ -257,14 +300,27 @@ static kv_status save_all(const saver *s, const kva_measured *m, const int *devi
   return st;
 }
 
-static kva_measure_plan plan_of(const roofline_measure_run *run, const kva_problem *problems, size_t n, saver *s) {
+static kva_measure_plan plan_of(const roofline_measure_run *run, const kva_problem *problems, size_t n,
+                                saver *s) {
   const roofline_measure_options *o = run->options;
-  return (kva_measure_plan){.heads = run->heads, .queries = run->queries, .problem = problems, .problems = n,
-                            .pool_rows = o->pool ? o->pool : run->layout ? run->layout->pool_rows : 0,
-                            .kinds = o->kinds, .eager = o->eager, .replicate = o->replicate, .counters = o->counters,
-                            .blocks_per_sm = (int)o->blocks_per_sm, .smem_limit = (uint32_t)o->smem_limit,
-                            .repeats = (uint32_t)o->repeats, .problem_limit = (double)o->time_limit, .seed = run->seed,
-                            .after = save, .user = s};
+  return (kva_measure_plan){.heads = run->heads,
+                            .queries = run->queries,
+                            .problem = problems,
+                            .problems = n,
+                            .pool_rows = o->pool       ? o->pool
+                                         : run->layout ? run->layout->pool_rows
+                                                       : 0,
+                            .kinds = o->kinds,
+                            .eager = o->eager,
+                            .replicate = o->replicate,
+                            .counters = o->counters,
+                            .blocks_per_sm = (int)o->blocks_per_sm,
+                            .smem_limit = (uint32_t)o->smem_limit,
+                            .repeats = (uint32_t)o->repeats,
+                            .problem_limit = (double)o->time_limit,
+                            .seed = run->seed,
+                            .after = save,
+                            .user = s};
 }
 
 kv_status roofline_measure(const roofline_measure_run *run, const int *devices, int count, kv_error *err) {
@@ -281,7 +337,8 @@ kv_status roofline_measure(const roofline_measure_run *run, const int *devices, 
   if (!st) st = make_problems(run, &problems, &n, &lengths, err);
   if (st) goto done;
   const kva_measure_plan plan = plan_of(run, problems, n, &s);
-  st = count == 1 ? kva_measure(&plan, devices[0], measured, err) : kva_measure_all(&plan, devices, count, measured, err);
+  st = count == 1 ? kva_measure(&plan, devices[0], measured, err)
+                  : kva_measure_all(&plan, devices, count, measured, err);
   bool any = false;
   for (int i = 0; i < count; i++) any = any || measured[i].rows;
   if (any) {

@@ -1,8 +1,9 @@
-/* stats.h - the statistics that every measured figure carries: median, quantiles, spread and bootstrap intervals.
+/* stats.h - the statistics that every measured figure carries: median, quantiles, spread and bootstrap
+ * intervals.
  *
  * All of it is deterministic: resampling uses GSL's mt19937 with the seed given. Inputs are not changed.
- * Quantiles are linear between order statistics (type 7 of Hyndman and Fan 1996, GSL's), so that the median of two is
- * their mean. Intervals are percentile bootstrap intervals (Efron and Tibshirani 1993, ch. 13).
+ * Quantiles are linear between order statistics (type 7 of Hyndman and Fan 1996, GSL's), so that the median
+ * of two is their mean. Intervals are percentile bootstrap intervals (Efron and Tibshirani 1993, ch. 13).
  */
 #ifndef KVA_STATS_H
 #define KVA_STATS_H
@@ -33,8 +34,9 @@ typedef struct kva_interval {
   double value, low, high;
 } kva_interval;
 
-/* median(a) / median(b) with its interval. `paired`: a[i] and b[i] belong to the same round and are drawn together (n of both), which takes
- * common drift out; else each is drawn by itself. KV_ERR_INPUT for n = 0 or a value that is not finite and above 0. */
+/* median(a) / median(b) with its interval. `paired`: a[i] and b[i] belong to the same round and are drawn
+ * together (n of both), which takes common drift out; else each is drawn by itself. KV_ERR_INPUT for n = 0 or
+ * a value that is not finite and above 0. */
 kv_status kva_ratio(const double *a, size_t na, const double *b, size_t nb, int paired, uint64_t seed,
                     kva_interval *out, kv_error *err);
 

@@ -1,8 +1,9 @@
-/* ceil.h - what the microbenchmarks share among themselves. For .cu files only; the public face is ceilings.h.
+/* ceil.h - what the microbenchmarks share among themselves. For .cu files only; the public face is
+ * ceilings.h.
  *
- * A microbenchmark is a function kvk_ceil_NAME(kvk_bench *, kv_error *) that walks over its configurations: it
- * fills a kvk_point (kvk_bench_blank), gives a launcher, and calls kvk_bench_point, which warms up, times, reads the
- * GPU's state and hands the point to the caller's sink.
+ * A microbenchmark is a function kvk_ceil_NAME(kvk_bench *, kv_error *) that walks over its configurations:
+ * it fills a kvk_point (kvk_bench_blank), gives a launcher, and calls kvk_bench_point, which warms up, times,
+ * reads the GPU's state and hands the point to the caller's sink.
  */
 #ifndef KVK_CEIL_H
 #define KVK_CEIL_H
@@ -19,19 +20,20 @@ struct kvk_bench {
   kvk_point_sink sink;
   void *user;
   cudaStream_t stream;
-  unsigned char *arena;   /* noise; grown by kvk_bench_arena */
+  unsigned char *arena; /* noise; grown by kvk_bench_arena */
   uint64_t arena_bytes;
-  unsigned *dump;         /* 64 B that kernels write results to so that nothing is optimised away */
+  unsigned *dump;               /* 64 B that kernels write results to so that nothing is optimised away */
   unsigned long long *counters; /* 8 device counters a microbenchmark may use */
-  double deadline;        /* monotonic s */
-  bool cut;               /* the time limit left configurations out */
+  double deadline;              /* monotonic s */
+  bool cut;                     /* the time limit left configurations out */
 };
 
 /* Launches one run on `stream`; `arg` is the microbenchmark's own. */
 typedef cudaError_t (*kvk_launcher)(void *arg, cudaStream_t stream);
 
-/* Device memory of at least `bytes`, filled with noise, at bench->arena. Halves the request until it fits, but not
- * below `least`: *got is what was allocated. An arena that is large enough is kept, its contents too. */
+/* Device memory of at least `bytes`, filled with noise, at bench->arena. Halves the request until it fits,
+ * but not below `least`: *got is what was allocated. An arena that is large enough is kept, its contents too.
+ */
 kv_status kvk_bench_arena(kvk_bench *b, uint64_t bytes, uint64_t least, uint64_t *got, kv_error *err);
 /* Refills the arena with noise (a microbenchmark that wrote to it calls this before it returns). */
 kv_status kvk_bench_refill(kvk_bench *b, kv_error *err);
@@ -41,7 +43,8 @@ kvk_point kvk_bench_blank(const char *name, const char *unit, kvk_point_kind kin
 /* Measures point->work by `launch` and hands the point on. KV_END once the time limit is reached: the caller
  * returns it, and the run ends without error but with a note. */
 kv_status kvk_bench_point(kvk_bench *b, kvk_point *point, kvk_launcher launch, void *arg, kv_error *err);
-/* The same without handing on: a microbenchmark that has something to add to the point does that, then hands on. */
+/* The same without handing on: a microbenchmark that has something to add to the point does that, then hands
+ * on. */
 kv_status kvk_bench_time(kvk_bench *b, kvk_point *point, kvk_launcher launch, void *arg, kv_error *err);
 /* Hands on a point whose seconds, state and samples the microbenchmark measured by itself. */
 kv_status kvk_bench_hand_on(kvk_bench *b, kvk_point *point, kv_error *err);
@@ -67,13 +70,16 @@ kv_status kvk_ceil_gather(kvk_bench *b, kv_error *err);
 
 /* ---- device code that several files use ----
  *
- * Kernels whose loads must be in flight together carry __launch_bounds__(1024, 1): told so, the assembler spends
- * registers on it; without the 1 it folds loads one pair at a time to keep 2048 threads resident. */
+ * Kernels whose loads must be in flight together carry __launch_bounds__(1024, 1): told so, the assembler
+ * spends registers on it; without the 1 it folds loads one pair at a time to keep 2048 threads resident. */
 
-/* 16 bytes through L2 that do not stay in L1. `volatile` keeps every load, and their order, but does not wait. */
+/* 16 bytes through L2 that do not stay in L1. `volatile` keeps every load, and their order, but does not
+ * wait. */
 __device__ __forceinline__ uint4 kvk_load_l2(const void *p) {
   uint4 v;
-  asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
   return v;
 }
 /* 16 bytes that are read once: no allocation in L1. */
@@ -101,7 +107,8 @@ __device__ __forceinline__ void kvk_dump(unsigned *dump, uint4 acc) {
   if ((acc.x & acc.y & acc.z & acc.w) == ~0u) atomicAdd(dump, 1u);
 }
 /* A bijection of [0, 2^bits): multiply-xorshift rounds, each invertible, so no two inputs meet. */
-__device__ __forceinline__ unsigned long long kvk_scatter(unsigned long long x, int bits, unsigned long long seed) {
+__device__ __forceinline__ unsigned long long kvk_scatter(unsigned long long x, int bits,
+                                                          unsigned long long seed) {
   const unsigned long long mask = bits >= 64 ? ~0ull : (1ull << bits) - 1;
   const int shift = bits > 1 ? bits / 2 : 1;
   for (int round = 0; round < 3; round++) {

@@ -1,32 +1,51 @@
 /* Latencies inside one SM: chains of dependent instructions of one warp (of eight for the barrier).
  *
- * Bound: the pipeline depth of each unit; H100 by publications: fma 4, shared load 29 to 33, mma.sync m16n8k16 about 33
- * cycles. Reported in SM cycles by the SM's own counter and in seconds.
+ * Bound: the pipeline depth of each unit; H100 by publications: fma 4, shared load 29 to 33, mma.sync
+ * m16n8k16 about 33 cycles. Reported in SM cycles by the SM's own counter and in seconds.
  */
 #include <cstdint>
 #include <cstdio>
 
 #include "ceil.h"
 
-enum chain_kind { CHAIN_FMA, CHAIN_EX2, CHAIN_MMA, CHAIN_LDS, CHAIN_LDMATRIX, CHAIN_SHUFFLE, CHAIN_BARRIER, CHAIN_L1, CHAIN_CPASYNC, CHAIN_KINDS };
+enum chain_kind {
+  CHAIN_FMA,
+  CHAIN_EX2,
+  CHAIN_MMA,
+  CHAIN_LDS,
+  CHAIN_LDMATRIX,
+  CHAIN_SHUFFLE,
+  CHAIN_BARRIER,
+  CHAIN_L1,
+  CHAIN_CPASYNC,
+  CHAIN_KINDS
+};
 
-static const char *const chain_names[CHAIN_KINDS] = {"chain_fma",      "chain_ex2",     "chain_mma",
-                                                     "chain_lds",      "chain_ldmatrix", "chain_shfl",
-                                                     "chain_barrier",  "chain_l1",      "chain_cp_async_l2"};
-static const char *const chain_texts[CHAIN_KINDS] = {
-    "fma.f32", "ex2.approx", "mma.sync.m16n8k16 bf16, accumulator", "ld.shared.u32 address chain",
-    "ldmatrix.x1 address chain", "shfl.idx", "barrier of 256 threads", "ld.global.ca address chain, L1 hit",
-    "cp.async 16 B from L2, commit, wait"};
+static const char *const chain_names[CHAIN_KINDS] = {"chain_fma",     "chain_ex2",      "chain_mma",
+                                                     "chain_lds",     "chain_ldmatrix", "chain_shfl",
+                                                     "chain_barrier", "chain_l1",       "chain_cp_async_l2"};
+static const char *const chain_texts[CHAIN_KINDS] = {"fma.f32",
+                                                     "ex2.approx",
+                                                     "mma.sync.m16n8k16 bf16, accumulator",
+                                                     "ld.shared.u32 address chain",
+                                                     "ldmatrix.x1 address chain",
+                                                     "shfl.idx",
+                                                     "barrier of 256 threads",
+                                                     "ld.global.ca address chain, L1 hit",
+                                                     "cp.async 16 B from L2, commit, wait"};
 
-/* zeros: device memory that holds zeros, so that an address chain (address += loaded value) stays in place. */
+/* zeros: device memory that holds zeros, so that an address chain (address += loaded value) stays in place.
+ */
 template <int KIND>
-__device__ __forceinline__ void chain_step(float *f, unsigned *w, uint64_t *g, float (&d)[4], const unsigned (&a)[4]) {
+__device__ __forceinline__ void chain_step(float *f, unsigned *w, uint64_t *g, float (&d)[4],
+                                           const unsigned (&a)[4]) {
   unsigned v = 0;
   if (KIND == CHAIN_FMA) asm volatile("fma.rn.f32 %0, %0, %0, %0;" : "+f"(*f));
   if (KIND == CHAIN_EX2) asm volatile("ex2.approx.ftz.f32 %0, %0;" : "+f"(*f));
   if (KIND == CHAIN_MMA)
     asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%4,%5}, {%0,%1,%2,%3};"
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%4,%5}, "
+        "{%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]));
   if (KIND == CHAIN_LDS) asm volatile("ld.shared.u32 %0, [%0];" : "+r"(*w));
@@ -38,12 +57,15 @@ __device__ __forceinline__ void chain_step(float *f, unsigned *w, uint64_t *g, f
   if (KIND == CHAIN_BARRIER) asm volatile("bar.sync 0;" ::: "memory");
   if (KIND == CHAIN_L1) asm volatile("ld.global.ca.u64 %0, [%0];" : "+l"(*g));
   if (KIND == CHAIN_CPASYNC)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16; cp.async.commit_group; cp.async.wait_group 0;" ::"r"(*w), "l"(*g)
-                 : "memory");
+    asm volatile(
+        "cp.async.cg.shared.global [%0], [%1], 16; cp.async.commit_group; cp.async.wait_group 0;" ::"r"(*w),
+        "l"(*g)
+        : "memory");
 }
 
 template <int KIND>
-__global__ void __launch_bounds__(256) chain_kernel(uint64_t *scratch, int steps, unsigned long long *state, unsigned *dump) {
+__global__ void __launch_bounds__(256)
+    chain_kernel(uint64_t *scratch, int steps, unsigned long long *state, unsigned *dump) {
   __shared__ __align__(128) unsigned cell[64];
   float f = (float)threadIdx.x, d[4] = {f, f, f, f};
   unsigned a[4] = {0x3F803F00u, 0x3F013F80u, 0x3E803F00u, 0x3F003F10u};

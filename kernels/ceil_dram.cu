@@ -1,9 +1,9 @@
 /* DRAM read: a stream of 8 GiB (or what fits), each byte once, so neither L2 nor TLB reuse helps.
  *
- * Bound: the memory bus. It should reach 0.85 to 0.95 of the specified rate (H200: 4.8 TB/s specified); refresh and
- * turn-around take the rest. It needs rate x latency bytes in flight (Little), so unrolling and occupancy are
- * varied, and with cp.async.bulk (sm_90 and later) the copy engine does the asking.
- * One SM alone: one block of 1024 threads; bound by what one SM may have outstanding and its 64-B-a-cycle port.
+ * Bound: the memory bus. It should reach 0.85 to 0.95 of the specified rate (H200: 4.8 TB/s specified);
+ * refresh and turn-around take the rest. It needs rate x latency bytes in flight (Little), so unrolling and
+ * occupancy are varied, and with cp.async.bulk (sm_90 and later) the copy engine does the asking. One SM
+ * alone: one block of 1024 threads; bound by what one SM may have outstanding and its 64-B-a-cycle port.
  */
 #include <cstdint>
 #include <cstdio>
@@ -24,8 +24,8 @@ __global__ void __launch_bounds__(1024, 1) read_kernel(const uint4 *p, size_t n,
   kvk_dump(dump, acc);
 }
 
-/* One thread keeps STAGES bulk copies of `piece` bytes going. Nothing reads the copies: a full stage is asked for
- * again at once. */
+/* One thread keeps STAGES bulk copies of `piece` bytes going. Nothing reads the copies: a full stage is asked
+ * for again at once. */
 template <int STAGES>
 __global__ void bulk_kernel(const unsigned char *p, size_t pieces, unsigned piece) {
 #if __CUDA_ARCH__ >= 900
@@ -51,11 +51,13 @@ __global__ void bulk_kernel(const unsigned char *p, size_t pieces, unsigned piec
     }
     if (i < mine) {
       const unsigned char *src = p + (blockIdx.x + i * gridDim.x) * (size_t)piece;
-      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(piece) : "memory");
-      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                       dst + s * piece),
-                   "l"(src), "r"(piece), "r"(bar)
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(piece)
                    : "memory");
+      asm volatile(
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+              dst + s * piece),
+          "l"(src), "r"(piece), "r"(bar)
+          : "memory");
     }
   }
 #else
@@ -78,7 +80,8 @@ static cudaError_t launch_read(void *arg, cudaStream_t stream) {
   const uint4 *p = (const uint4 *)a->p;
   size_t n = a->bytes / 16;
   if (a->piece) {
-    bulk_kernel<kBulkStages><<<a->blocks, 32, kBulkStages * a->piece, stream>>>(a->p, a->bytes / a->piece, a->piece);
+    bulk_kernel<kBulkStages>
+        <<<a->blocks, 32, kBulkStages * a->piece, stream>>>(a->p, a->bytes / a->piece, a->piece);
     return cudaGetLastError();
   }
   switch (a->unroll) {
@@ -92,17 +95,20 @@ static cudaError_t launch_read(void *arg, cudaStream_t stream) {
 static kv_status point(kvk_bench *b, read_args *a, bool one_sm, kv_error *err) {
   kvk_point p = kvk_bench_blank("dram", "B", KVK_RATE);
   int per_sm = one_sm ? 1 : (a->blocks + b->gpu->sms - 1) / b->gpu->sms;
-  const void *kernel = a->piece          ? (const void *)bulk_kernel<kBulkStages>
+  const void *kernel = a->piece         ? (const void *)bulk_kernel<kBulkStages>
                        : a->unroll == 2 ? (const void *)read_kernel<2>
                        : a->unroll == 4 ? (const void *)read_kernel<4>
                                         : (const void *)read_kernel<8>;
-  int resident = kvk_bench_resident(kernel, a->piece ? 32 : a->threads, kBulkStages * (size_t)a->piece, per_sm);
-  if (a->piece) (void)std::snprintf(p.variant, sizeof p.variant, "cp.async.bulk %u x%d", a->piece, kBulkStages);
+  int resident =
+      kvk_bench_resident(kernel, a->piece ? 32 : a->threads, kBulkStages * (size_t)a->piece, per_sm);
+  if (a->piece)
+    (void)std::snprintf(p.variant, sizeof p.variant, "cp.async.bulk %u x%d", a->piece, kBulkStages);
   else (void)std::snprintf(p.variant, sizeof p.variant, "ld.v4 x%d", a->unroll);
   p.one_sm = one_sm;
   p.blocks = (uint32_t)a->blocks;
   p.threads = (uint32_t)(a->piece ? 32 : a->threads);
-  p.in_flight = (uint64_t)resident * (a->piece ? (uint64_t)kBulkStages * a->piece : (uint64_t)a->threads * a->unroll * 16);
+  p.in_flight = (uint64_t)resident *
+                (a->piece ? (uint64_t)kBulkStages * a->piece : (uint64_t)a->threads * a->unroll * 16);
   p.footprint = a->bytes;
   p.work = (double)a->bytes;
   return kvk_bench_point(b, &p, launch_read, a, err);

@@ -1,11 +1,13 @@
-/* Gather: rows named by a slot list, 16 bytes a load, the list read ahead by one step so that a step costs one
- * memory latency and not two.
+/* Gather: rows named by a slot list, 16 bytes a load, the list read ahead by one step so that a step costs
+ * one memory latency and not two.
  *
- * Bound: with enough in flight the DRAM ceiling for rows of 128 B and more; below that the 64-B DRAM access and the sector
- * (a 32-B row moves 64 B); with little in flight bytes-in-flight / latency (Little); beyond the TLB's reach page
- * walks (H200: flat up to 64 GiB, then about 3.2 G misses/s, which random rows of 128 B feel and rows of 1152 B don't); with a pool inside the L2 the L2 ceiling. Swept: row size x layout (contiguous, runs of R rows at random places, a
- * recorded list) saturated; bytes in flight an SM; SMs in use; footprint up to 90 % of memory.
- * A run reads 1 GiB of rows (less when little is in flight), the next run other rows of the same list.
+ * Bound: with enough in flight the DRAM ceiling for rows of 128 B and more; below that the 64-B DRAM access
+ * and the sector (a 32-B row moves 64 B); with little in flight bytes-in-flight / latency (Little); beyond
+ * the TLB's reach page walks (H200: flat up to 64 GiB, then about 3.2 G misses/s, which random rows of 128 B
+ * feel and rows of 1152 B don't); with a pool inside the L2 the L2 ceiling. Swept: row size x layout
+ * (contiguous, runs of R rows at random places, a recorded list) saturated; bytes in flight an SM; SMs in
+ * use; footprint up to 90 % of memory. A run reads 1 GiB of rows (less when little is in flight), the next
+ * run other rows of the same list.
  */
 #include <cstdint>
 #include <cstdio>
@@ -13,12 +15,14 @@
 
 #include "ceil.h"
 
-/* slot[i]: contiguous (run 0): i; else run i/run of a random order of runs. Bijective on the pool's whole runs. */
+/* slot[i]: contiguous (run 0): i; else run i/run of a random order of runs. Bijective on the pool's whole
+ * runs. */
 __global__ void gather_list(int *slots, uint64_t count, uint64_t pool_rows, unsigned run, uint64_t seed) {
   const uint64_t runs = run ? pool_rows / run : 1;
   int bits = 1;
   while (bits < 62 && (1ull << bits) < runs) bits++;
-  for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < count; i += (uint64_t)gridDim.x * blockDim.x) {
+  for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < count;
+       i += (uint64_t)gridDim.x * blockDim.x) {
     if (run == 0) {
       slots[i] = (int)(i % pool_rows);
       continue;
@@ -33,19 +37,19 @@ __global__ void gather_list(int *slots, uint64_t count, uint64_t pool_rows, unsi
 struct gather_args {
   const uint4 *pool;
   const int *slots;
-  uint32_t rows;       /* a run */
-  uint32_t list_rows;  /* in the list */
-  uint32_t next;       /* where the next run starts in it */
-  unsigned chunks;     /* 16-B pieces a row */
+  uint32_t rows;      /* a run */
+  uint32_t list_rows; /* in the list */
+  uint32_t next;      /* where the next run starts in it */
+  unsigned chunks;    /* 16-B pieces a row */
   unsigned *dump;
   int blocks, threads, unroll;
 };
 
-/* CHUNKS 0: the row size comes at run time. Past the end a thread reads the last piece again: a branch there would keep the
- * compiler from issuing the loads together. */
+/* CHUNKS 0: the row size comes at run time. Past the end a thread reads the last piece again: a branch there
+ * would keep the compiler from issuing the loads together. */
 template <int CHUNKS, int U>
-__global__ void __launch_bounds__(1024, 1) gather_kernel(const uint4 *pool, const int *slots, unsigned total, unsigned chunks_given,
-                                                      unsigned *dump) {
+__global__ void __launch_bounds__(1024, 1) gather_kernel(const uint4 *pool, const int *slots, unsigned total,
+                                                         unsigned chunks_given, unsigned *dump) {
   const unsigned chunks = CHUNKS ? CHUNKS : chunks_given, tile = blockDim.x * U, step = gridDim.x * tile;
   uint4 acc = make_uint4(~0u, ~0u, ~0u, ~0u);
   int slot[U];
@@ -100,7 +104,8 @@ static cudaError_t launch_gather(void *arg, cudaStream_t s) {
   const int *slots = a->slots + a->next;
   const unsigned total = a->rows * a->chunks;
   a->next += a->rows;
-  function_for(a->chunks, a->unroll)<<<a->blocks, a->threads, 0, s>>>(a->pool, slots, total, a->chunks, a->dump);
+  function_for(a->chunks, a->unroll)<<<a->blocks, a->threads, 0, s>>>(a->pool, slots, total, a->chunks,
+                                                                      a->dump);
   return cudaGetLastError();
 }
 
@@ -120,7 +125,7 @@ constexpr int kLoop = 0, kTiles = -1;
 struct sweep {
   kvk_bench *b;
   int *slots;
-  uint64_t slots_room; /* elements */
+  uint64_t slots_room; /* elements; no list is longer */
   /* what the list in `slots` was made for, so that equal neighbours do not make it anew */
   uint32_t row_bytes, run;
   uint64_t footprint, count;
@@ -139,8 +144,10 @@ static kv_status make_list(sweep *w, const spec *c, kv_error *err) {
   const uint64_t pool_rows = c->footprint / c->row_bytes, want = ((uint64_t)1 << 30) / c->row_bytes;
   w->count = want < w->slots_room ? want : w->slots_room;
   if (pool_rows > 0x7fffffffull)
-    return kv_fail(err, KV_ERR_INTERNAL, "gather: %llu rows do not fit slots of 32 bits", (unsigned long long)pool_rows);
-  gather_list<<<8 * b->gpu->sms, 256, 0, b->stream>>>(w->slots, w->count, pool_rows, c->run, b->plan->seed + 11);
+    return kv_fail(err, KV_ERR_INTERNAL, "gather: %llu rows do not fit slots of 32 bits",
+                   (unsigned long long)pool_rows);
+  gather_list<<<8 * b->gpu->sms, 256, 0, b->stream>>>(w->slots, w->count, pool_rows, c->run,
+                                                      b->plan->seed + 11);
   return kvk_cuda(cudaGetLastError(), "gather: making the slot list", err);
 }
 
@@ -169,10 +176,21 @@ static kv_status point(sweep *w, spec c, kv_error *err) {
   const int sms = c.one_sm ? 1 : c.blocks < b->gpu->sms ? c.blocks : b->gpu->sms;
   const int resident = kvk_bench_resident(kernel, c.threads, 0, c.blocks / sms);
   p.in_flight = (uint64_t)resident * (uint64_t)c.threads * (uint64_t)c.unroll * 16;
-  gather_args a = {(const uint4 *)b->arena, w->slots, (uint32_t)rows_a_run(w, &c, p.in_flight * (uint64_t)sms),
-                   (uint32_t)w->count, 0, c.row_bytes / 16, b->dump, c.blocks, c.threads, c.unroll};
-  if (tiles) a.blocks = (int)(((uint64_t)a.rows * a.chunks + (uint64_t)(c.threads * c.unroll) - 1) / (uint64_t)(c.threads * c.unroll));
-  (void)std::snprintf(p.variant, sizeof p.variant, "ld.v4 x%d, %s", c.unroll, tiles ? "a tile a block" : "indices ahead");
+  gather_args a = {(const uint4 *)b->arena,
+                   w->slots,
+                   (uint32_t)rows_a_run(w, &c, p.in_flight * (uint64_t)sms),
+                   (uint32_t)w->count,
+                   0,
+                   c.row_bytes / 16,
+                   b->dump,
+                   c.blocks,
+                   c.threads,
+                   c.unroll};
+  if (tiles)
+    a.blocks = (int)(((uint64_t)a.rows * a.chunks + (uint64_t)(c.threads * c.unroll) - 1) /
+                     (uint64_t)(c.threads * c.unroll));
+  (void)std::snprintf(p.variant, sizeof p.variant, "ld.v4 x%d, %s", c.unroll,
+                      tiles ? "a tile a block" : "indices ahead");
   (void)std::snprintf(p.layout, sizeof p.layout, "%s", layout_name(c.run));
   p.one_sm = c.one_sm;
   p.row_bytes = c.row_bytes;
@@ -197,10 +215,34 @@ static kv_status saturated(sweep *w, uint64_t pool, kv_error *err) {
       c.blocks = kTiles;
       if (!st) st = point(w, c, err);
     }
-  if (!st && w->b->plan->list && w->b->plan->list_row_bytes % 16 == 0 && w->b->plan->list_row_bytes) {
-    spec c = {w->b->plan->list_row_bytes, kList, pool, kTiles, 256, 4, false};
+  return st;
+}
+
+/* The recorded list, and as many rows contiguous and at random: short runs compare with runs as short only.
+ */
+static kv_status recorded(sweep *w, uint64_t got, kv_error *err) {
+  static const uint32_t runs[] = {kList, 0, 1};
+  const kvk_ceiling_plan *plan = w->b->plan;
+  const uint64_t room = w->slots_room;
+  uint64_t rows = 0;
+  kv_status st = KV_OK;
+  if (!plan->list || !plan->list_count) return KV_OK;
+  for (uint64_t i = 0; i < plan->list_count; i++) {
+    if (plan->list[i] < 0) return kv_fail(err, KV_ERR_USAGE, "the recorded list has a negative slot");
+    if ((uint64_t)plan->list[i] + 1 > rows) rows = (uint64_t)plan->list[i] + 1;
+  }
+  if (plan->list_row_bytes == 0 || plan->list_row_bytes % 16 || rows * plan->list_row_bytes > got)
+    return kv_fail(err, KV_ERR_USAGE,
+                   "the recorded list: %llu rows of %u B (a multiple of 16) must fit into %llu B",
+                   (unsigned long long)rows, plan->list_row_bytes, (unsigned long long)got);
+  if (plan->list_count < room) w->slots_room = plan->list_count;
+  w->row_bytes = 0; /* what lies in slots is of another length */
+  for (size_t i = 0; !st && i < 3; i++) {
+    spec c = {plan->list_row_bytes, runs[i], rows * plan->list_row_bytes, kTiles, 256, 4, false};
     st = point(w, c, err);
   }
+  w->slots_room = room;
+  w->row_bytes = 0;
   return st;
 }
 
@@ -209,13 +251,15 @@ static kv_status in_flight(sweep *w, uint64_t pool, kv_error *err) {
   static const uint32_t rows[] = {128, 576, 1152};
   static const struct {
     int threads, per_sm, unroll;
-  } fill[] = {{32, 1, 1}, {64, 1, 1}, {32, 1, 4}, {64, 1, 4}, {128, 1, 4}, {256, 1, 4}, {256, 2, 4}, {256, 3, 4}, {256, 4, 4}, {256, 6, 4}, {256, 4, 8}};
+  } fill[] = {{32, 1, 1},  {64, 1, 1},  {32, 1, 4},  {64, 1, 4},  {128, 1, 4}, {256, 1, 4},
+              {256, 2, 4}, {256, 3, 4}, {256, 4, 4}, {256, 6, 4}, {256, 4, 8}};
   kv_status st = KV_OK;
   for (size_t r = 0; !st && r < 3; r++)
     for (uint32_t run = 0; !st && run < 2; run++)
       for (size_t f = 0; !st && f < sizeof fill / sizeof *fill; f++) {
         if (w->b->plan->quick && (rows[r] != 1152 || run == 0)) continue;
-        spec c = {rows[r], run, pool, fill[f].per_sm * w->b->gpu->sms, fill[f].threads, fill[f].unroll, false};
+        spec c = {rows[r],        run,  pool, fill[f].per_sm * w->b->gpu->sms, fill[f].threads,
+                  fill[f].unroll, false};
         st = point(w, c, err);
       }
   for (size_t r = 0; !st && r < 3; r++)
@@ -239,12 +283,14 @@ static kv_status few_sms(sweep *w, uint64_t pool, kv_error *err) {
   return st;
 }
 
-/* From 4 MiB, where all lies in the L2, to most of the memory, finely at the end, where the TLB's reach lies. */
+/* From 4 MiB, where all lies in the L2, to most of the memory, finely at the end, where the TLB's reach lies.
+ */
 static kv_status footprints(sweep *w, uint64_t got, kv_error *err) {
   static const uint32_t rows[] = {128, 1152};
   const uint64_t mib = (uint64_t)1 << 20, gib = (uint64_t)1 << 30;
   kv_status st = KV_OK;
-  for (uint64_t size = 4 * mib, last = 0; !st && last < got && !w->b->plan->quick; size = size < 32 * gib ? 2 * size : size + 16 * gib) {
+  for (uint64_t size = 4 * mib, last = 0; !st && last < got && !w->b->plan->quick;
+       size = size < 32 * gib ? 2 * size : size + 16 * gib) {
     const uint64_t use = size < got ? size : got;
     last = use;
     if (use >= 128 * mib && use < gib) continue;
@@ -260,7 +306,8 @@ static kv_status footprints(sweep *w, uint64_t got, kv_error *err) {
 static kv_status far_rows(sweep *w, uint64_t got, kv_error *err) {
   kv_status st = KV_OK;
   for (size_t r = 0; !st && r < sizeof all_rows / sizeof *all_rows && !w->b->plan->quick; r++) {
-    spec full = {all_rows[r], 1, got, kTiles, 256, 4, false}, runs = {all_rows[r], 16, got, kTiles, 256, 4, false};
+    spec full = {all_rows[r], 1, got, kTiles, 256, 4, false},
+         runs = {all_rows[r], 16, got, kTiles, 256, 4, false};
     st = point(w, full, err);
     if (!st) st = point(w, runs, err);
     for (int threads = 64; !st && threads <= 256; threads *= 2) {
@@ -280,6 +327,7 @@ kv_status kvk_ceil_gather(kvk_bench *b, kv_error *err) {
   if (!st) st = kvk_bench_arena(b, want, (uint64_t)256 << 20, &got, err);
   const uint64_t pool = got < ((uint64_t)8 << 30) ? got : (uint64_t)8 << 30;
   if (!st) st = saturated(&w, pool, err);
+  if (!st) st = recorded(&w, got, err);
   if (!st) st = in_flight(&w, pool, err);
   if (!st) st = few_sms(&w, pool, err);
   if (!st) st = footprints(&w, got, err);

@@ -1,8 +1,9 @@
-/* Issue slots: warp instructions, half of them fp32 multiply-adds and half integer logic, so that no execution unit is
- * the limit where the two have pipes of their own.
+/* Issue slots: warp instructions, half of them fp32 multiply-adds and half integer logic, so that no
+ * execution unit is the limit where the two have pipes of their own.
  *
- * Bound: one instruction a cycle for each of an SM's four schedulers: H200 at 1.98 GHz 1.045 T warp instructions/s. Work
- * counts the instructions of the unrolled body alone; the loop's own add, compare and branch (3 in 259) run on top.
+ * Bound: one instruction a cycle for each of an SM's four schedulers: H200 at 1.98 GHz 1.045 T warp
+ * instructions/s. Work counts the instructions of the unrolled body alone; the loop's own add, compare and
+ * branch (3 in 259) run on top.
  */
 #include <cstdio>
 

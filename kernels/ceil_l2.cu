@@ -1,5 +1,5 @@
-/* L2 read: a footprint that stays in the L2 is read many times, each pass by all blocks together, every line once
- * a pass and by another SM than before, so that L1 never helps.
+/* L2 read: a footprint that stays in the L2 is read many times, each pass by all blocks together, every line
+ * once a pass and by another SM than before, so that L1 never helps.
  *
  * Bound: the L2 slices and the crossbar behind them (H100/H200: about 5.5 to 7 TB/s). Where the L2 is in two
  * partitions, lines of the far one may be kept in both, so that only footprints below half of the L2 stay
@@ -10,7 +10,8 @@
 #include "ceil.h"
 
 template <int U>
-__global__ void __launch_bounds__(1024, 1) l2_kernel(const uint4 *p, unsigned tiles, unsigned passes, unsigned *dump) {
+__global__ void __launch_bounds__(1024, 1)
+    l2_kernel(const uint4 *p, unsigned tiles, unsigned passes, unsigned *dump) {
   uint4 acc = make_uint4(~0u, ~0u, ~0u, ~0u);
   const unsigned tile = blockDim.x * U;
   for (unsigned pass = 0; pass < passes; pass++)
@@ -40,10 +41,17 @@ static cudaError_t launch_l2(void *arg, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-static kv_status point(kvk_bench *b, uint64_t footprint, int threads, int per_sm, bool one_sm, kv_error *err) {
-  const uint64_t tile = (uint64_t)threads * kUnroll * 16, total = one_sm ? (uint64_t)64 << 20 : (uint64_t)4 << 30;
+static kv_status point(kvk_bench *b, uint64_t footprint, int threads, int per_sm, bool one_sm,
+                       kv_error *err) {
+  const uint64_t tile = (uint64_t)threads * kUnroll * 16,
+                 total = one_sm ? (uint64_t)64 << 20 : (uint64_t)4 << 30;
   kvk_point p = kvk_bench_blank("l2", "B", KVK_RATE);
-  l2_args a = {(const uint4 *)b->arena, (unsigned)(footprint / tile), 0, b->dump, one_sm ? 1 : b->gpu->sms * per_sm, threads};
+  l2_args a = {(const uint4 *)b->arena,
+               (unsigned)(footprint / tile),
+               0,
+               b->dump,
+               one_sm ? 1 : b->gpu->sms * per_sm,
+               threads};
   a.passes = (unsigned)(total / ((uint64_t)a.tiles * tile));
   if (a.passes < 2) a.passes = 2;
   (void)std::snprintf(p.variant, sizeof p.variant, "ld.cg.v4 x%d", kUnroll);

@@ -1,21 +1,22 @@
-/* Idle latency: one thread follows pointers through a random cycle of 128-byte lines, over footprints from 1 MiB to
- * most of the memory.
+/* Idle latency: one thread follows pointers through a random cycle of 128-byte lines, over footprints from 1
+ * MiB to most of the memory.
  *
- * Bound: one load at a time, past L1. Footprints well inside the L2 give its latency (named latency_l2), those beyond 16
- * times its size DRAM's (latency_dram) and, as they grow, what TLB misses add; in between a mixture (latency_mixed).
- * H100/H200: about 280 cycles and 690 cycles. Each run goes on where the last one stopped, so that no run
- * finds its lines in the L2 from the run before.
+ * Bound: one load at a time, past L1. Footprints well inside the L2 give its latency (named latency_l2),
+ * those beyond 16 times its size DRAM's (latency_dram) and, as they grow, what TLB misses add; in between a
+ * mixture (latency_mixed). H100/H200: about 280 cycles and 690 cycles. Each run goes on where the last one
+ * stopped, so that no run finds its lines in the L2 from the run before.
  */
 #include <cstdint>
 #include <cstdio>
 
 #include "ceil.h"
 
-/* next(i) = a i + c modulo 2^bits is one cycle over all nodes (Hull-Dobell: c odd, a - 1 a multiple of 4); the scatter
- * hides its regular low bits from any prefetcher. */
+/* next(i) = a i + c modulo 2^bits is one cycle over all nodes (Hull-Dobell: c odd, a - 1 a multiple of 4);
+ * the scatter hides its regular low bits from any prefetcher. */
 __global__ void chase_build(unsigned char *p, int bits, uint64_t seed) {
   const uint64_t n = 1ull << bits, mask = n - 1;
-  for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < n; i += (uint64_t)gridDim.x * blockDim.x) {
+  for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < n;
+       i += (uint64_t)gridDim.x * blockDim.x) {
     uint64_t next = (i * 0x5851F42D4C957F2Dull + 0x14057B7EF767814Full) & mask;
     *(unsigned char **)(p + kvk_scatter(i, bits, seed) * 128) = p + kvk_scatter(next, bits, seed) * 128;
   }
@@ -45,7 +46,9 @@ static cudaError_t launch_chase(void *arg, cudaStream_t s) {
 
 static kv_status point(kvk_bench *b, int bits, kv_error *err) {
   const uint64_t footprint = 128ull << bits, l2 = b->gpu->l2 ? b->gpu->l2 : 1;
-  const char *name = footprint * 4 <= l2 ? "latency_l2" : footprint >= 16 * l2 ? "latency_dram" : "latency_mixed";
+  const char *name = footprint * 4 <= l2    ? "latency_l2"
+                     : footprint >= 16 * l2 ? "latency_dram"
+                                            : "latency_mixed";
   kvk_point p = kvk_bench_blank(name, "1", KVK_LATENCY);
   chase_args a = {b->arena, 8192, b->counters};
   unsigned long long cycles = 0;

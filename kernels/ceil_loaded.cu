@@ -1,9 +1,9 @@
-/* Loaded latency: one block follows pointers through 1 GiB while the others stream from other addresses, at rates from
- * nothing to all they can.
+/* Loaded latency: one block follows pointers through 1 GiB while the others stream from other addresses, at
+ * rates from nothing to all they can.
  *
- * Bound: the queues before DRAM: flat at the idle latency, rising steeply where the stream nears the DRAM ceiling.
- * Each point carries the stream's rate as `load`. The stream stops when the pursuit ends; as the grid is one block
- * an SM, all blocks are resident together and none can wait for another for ever.
+ * Bound: the queues before DRAM: flat at the idle latency, rising steeply where the stream nears the DRAM
+ * ceiling. Each point carries the stream's rate as `load`. The stream stops when the pursuit ends; as the
+ * grid is one block an SM, all blocks are resident together and none can wait for another for ever.
  */
 #include <cstdint>
 #include <cstdio>
@@ -25,8 +25,9 @@ __device__ void pursue(unsigned char *chain, int steps, unsigned long long *stat
   *(volatile unsigned long long *)&state[3] = 1;
 }
 
-__global__ void __launch_bounds__(1024, 1) loaded_kernel(unsigned char *chain, int steps, const uint4 *stream, size_t n, int idle,
-                                                      unsigned long long *state, unsigned *dump) {
+__global__ void __launch_bounds__(1024, 1)
+    loaded_kernel(unsigned char *chain, int steps, const uint4 *stream, size_t n, int idle,
+                  unsigned long long *state, unsigned *dump) {
   if (blockIdx.x == 0) {
     if (threadIdx.x == 0) pursue(chain, steps, state);
     return;
@@ -53,7 +54,8 @@ __global__ void __launch_bounds__(1024, 1) loaded_kernel(unsigned char *chain, i
 /* The chain is that of ceil_latency.cu. */
 __global__ void loaded_build(unsigned char *p, int bits, uint64_t seed) {
   const uint64_t n = 1ull << bits, mask = n - 1;
-  for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < n; i += (uint64_t)gridDim.x * blockDim.x) {
+  for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < n;
+       i += (uint64_t)gridDim.x * blockDim.x) {
     uint64_t next = (i * 0x5851F42D4C957F2Dull + 0x14057B7EF767814Full) & mask;
     *(unsigned char **)(p + kvk_scatter(i, bits, seed) * 128) = p + kvk_scatter(next, bits, seed) * 128;
   }
@@ -63,11 +65,13 @@ struct level {
   int threads, idle; /* of a streaming block; cycles between its tiles. threads 0: no stream */
 };
 
-static const level levels[] = {{0, 0},     {32, 8000}, {32, 2000}, {64, 2000},  {128, 2000}, {128, 1000}, {128, 0},  {256, 1000},
-                               {256, 500}, {256, 0},   {512, 500}, {512, 250},  {512, 0},    {768, 0},    {1024, 250}, {1024, 0}};
+static const level levels[] = {{0, 0},   {32, 8000},  {32, 2000},  {64, 2000}, {128, 2000}, {128, 1000},
+                               {128, 0}, {256, 1000}, {256, 500},  {256, 0},   {512, 500},  {512, 250},
+                               {512, 0}, {768, 0},    {1024, 250}, {1024, 0}};
 constexpr int kChainBits = 23; /* x 128 B = 1 GiB */
 
-static kv_status one_run(kvk_bench *b, const level *l, int steps, size_t n, unsigned long long *state, kv_error *err) {
+static kv_status one_run(kvk_bench *b, const level *l, int steps, size_t n, unsigned long long *state,
+                         kv_error *err) {
   const uint4 *stream = (const uint4 *)(b->arena + (128ull << kChainBits));
   int blocks = l->threads ? b->gpu->sms : 1, threads = l->threads ? l->threads : 32;
   kv_status st = kvk_cuda(cudaMemsetAsync(b->counters, 0, 32, b->stream), "loaded latency", err);
@@ -97,7 +101,8 @@ static kv_status point(kvk_bench *b, const level *l, size_t n, kv_error *err) {
   kvk_nvml_read(kvk_device_nvml(b->device), &reading);
   kvk_state_merge(&p.state, &reading);
   p.throttled = kvk_state_throttled(&p.state);
-  (void)std::snprintf(p.variant, sizeof p.variant, "chase beside %d threads an SM, idle %d", l->threads, l->idle);
+  (void)std::snprintf(p.variant, sizeof p.variant, "chase beside %d threads an SM, idle %d", l->threads,
+                      l->idle);
   p.one_sm = true;
   p.blocks = (uint32_t)b->gpu->sms;
   p.threads = (uint32_t)l->threads;

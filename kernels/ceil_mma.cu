@@ -1,9 +1,9 @@
 /* bf16 mma.sync.m16n8k16 with fp32 accumulation, operands in registers, independent accumulators.
  *
- * Bound: the tensor pipe as mma.sync feeds it. On sm_80, 86, 89 and 120 that is the whole tensor rate; on sm_90 two thirds
- * of it, 2731 FLOP a cycle and SM, since only wgmma fills Hopper's. Under tensor load an H200's SMs run at about 1.79 GHz
- * though NVML says 1980 MHz (a dependent chain takes 24.1 cycles by the SM's counter and 13.5 ns), which makes 645 TFLOP/s.
- * Operands are noise, not zeros, which would run cooler and
+ * Bound: the tensor pipe as mma.sync feeds it. On sm_80, 86, 89 and 120 that is the whole tensor rate; on
+ * sm_90 two thirds of it, 2731 FLOP a cycle and SM, since only wgmma fills Hopper's. Under tensor load an
+ * H200's SMs run at about 1.79 GHz though NVML says 1980 MHz (a dependent chain takes 24.1 cycles by the SM's
+ * counter and 13.5 ns), which makes 645 TFLOP/s. Operands are noise, not zeros, which would run cooler and
  * faster. One SM alone: one block.
  */
 #include <cstdio>
@@ -12,13 +12,16 @@
 
 __device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 /* Pairs of bf16 in +-[0.5, 1) from noise: exponent fixed, sign and mantissa random. */
-__device__ __forceinline__ unsigned operand(unsigned noise) { return (noise & 0x807F807Fu) | 0x3F003F00u; }
+__device__ __forceinline__ unsigned operand(unsigned noise) {
+  return (noise & 0x807F807Fu) | 0x3F003F00u;
+}
 
 /* MA x NB accumulators: MA fragments of A against NB of B. */
 template <int MA, int NB>
@@ -58,7 +61,8 @@ static cudaError_t launch_mma(void *arg, cudaStream_t s) {
 static kv_status point(kvk_bench *b, int shape, int threads, int per_sm, bool one_sm, kv_error *err) {
   kvk_point p = kvk_bench_blank("mma", "FLOP", KVK_RATE);
   const int tiles = shape == 0 ? 8 : 16;
-  mma_args a = {(const unsigned *)b->arena, 65536 / tiles, one_sm ? 1 : b->gpu->sms * per_sm, threads, shape, b->dump};
+  mma_args a = {
+      (const unsigned *)b->arena, 65536 / tiles, one_sm ? 1 : b->gpu->sms * per_sm, threads, shape, b->dump};
   (void)std::snprintf(p.variant, sizeof p.variant, "mma.sync.m16n8k16 bf16, %d accumulators", tiles);
   p.one_sm = one_sm;
   p.blocks = (uint32_t)a.blocks;

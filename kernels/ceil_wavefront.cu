@@ -1,7 +1,8 @@
 /* L1 / shared-memory wavefronts: conflict-free reads and writes of shared memory and hits in L1.
  *
- * Bound: one wavefront of 128 B a cycle and SM, whatever moves it (H200 at 1.98 GHz: 253 GB/s an SM, 33.5 TB/s
- * for 132). Work is counted in wavefronts x 128 B: a warp's 4-byte access is one, a 16-byte access or ldmatrix.x4 four.
+ * Bound: one wavefront of 128 B a cycle and SM, whatever moves it (H200 at 1.98 GHz: 253 GB/s an SM, 33.5
+ * TB/s for 132). Work is counted in wavefronts x 128 B: a warp's 4-byte access is one, a 16-byte access or
+ * ldmatrix.x4 four.
  */
 #include <cstdint>
 #include <cstdio>
@@ -14,22 +15,28 @@ template <int KIND>
 __device__ __forceinline__ void wave(unsigned address, const unsigned char *global, uint4 *v) {
   if (KIND == WAVE_LDS32) asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v->x) : "r"(address));
   if (KIND == WAVE_LDS128)
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v->x), "=r"(v->y), "=r"(v->z), "=r"(v->w) : "r"(address));
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v->x), "=r"(v->y), "=r"(v->z), "=r"(v->w)
+                 : "r"(address));
   if (KIND == WAVE_LDMATRIX)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(v->x), "=r"(v->y), "=r"(v->z), "=r"(v->w)
                  : "r"(address));
   if (KIND == WAVE_STS128)
-    asm volatile("st.shared.v4.u32 [%4], {%0,%1,%2,%3};" ::"r"(v->x), "r"(v->y), "r"(v->z), "r"(v->w), "r"(address));
+    asm volatile("st.shared.v4.u32 [%4], {%0,%1,%2,%3};" ::"r"(v->x), "r"(v->y), "r"(v->z), "r"(v->w),
+                 "r"(address));
   if (KIND == WAVE_L1)
-    asm volatile("ld.global.ca.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v->x), "=r"(v->y), "=r"(v->z), "=r"(v->w) : "l"(global));
+    asm volatile("ld.global.ca.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v->x), "=r"(v->y), "=r"(v->z), "=r"(v->w)
+                 : "l"(global));
 }
 
-/* Each warp reads 2 KiB at a time and moves on by `step` (2048; an argument, so that the assembler can't see that an
- * address comes again and drop the load); lanes lie side by side, so no two lanes of a
- * wavefront share a bank. */
+/* Each warp reads 2 KiB at a time and moves on by `step` (2048; an argument, so that the assembler can't see
+ * that an address comes again and drop the load); lanes lie side by side, so no two lanes of a wavefront
+ * share a bank. */
 template <int KIND>
-__global__ void __launch_bounds__(512) wave_kernel(const unsigned char *p, int steps, unsigned step, unsigned *dump) {
+__global__ void __launch_bounds__(512)
+    wave_kernel(const unsigned char *p, int steps, unsigned step, unsigned *dump) {
   __shared__ __align__(128) unsigned char tile[32768];
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, width = KIND == WAVE_LDS32 ? 4 : 16;
   unsigned local = (warp * 2048 + lane * width) % 32768;
@@ -61,17 +68,26 @@ struct wave_args {
 static cudaError_t launch_wave(void *arg, cudaStream_t s) {
   const wave_args *a = (const wave_args *)arg;
   switch (a->kind) {
-    case WAVE_LDS32: wave_kernel<WAVE_LDS32><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, 2048, a->dump); break;
-    case WAVE_LDS128: wave_kernel<WAVE_LDS128><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, 2048, a->dump); break;
-    case WAVE_LDMATRIX: wave_kernel<WAVE_LDMATRIX><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, 2048, a->dump); break;
-    case WAVE_STS128: wave_kernel<WAVE_STS128><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, 2048, a->dump); break;
+    case WAVE_LDS32:
+      wave_kernel<WAVE_LDS32><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, 2048, a->dump);
+      break;
+    case WAVE_LDS128:
+      wave_kernel<WAVE_LDS128><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, 2048, a->dump);
+      break;
+    case WAVE_LDMATRIX:
+      wave_kernel<WAVE_LDMATRIX><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, 2048, a->dump);
+      break;
+    case WAVE_STS128:
+      wave_kernel<WAVE_STS128><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, 2048, a->dump);
+      break;
     default: wave_kernel<WAVE_L1><<<a->blocks, a->threads, 0, s>>>(a->p, a->steps, 2048, a->dump); break;
   }
   return cudaGetLastError();
 }
 
 static kv_status point(kvk_bench *b, int kind, int threads, bool one_sm, kv_error *err) {
-  static const char *const name[] = {"ld.shared.b32", "ld.shared.v4", "ldmatrix.x4", "st.shared.v4", "ld.global.ca.v4 hit"};
+  static const char *const name[] = {"ld.shared.b32", "ld.shared.v4", "ldmatrix.x4", "st.shared.v4",
+                                     "ld.global.ca.v4 hit"};
   kvk_point p = kvk_bench_blank("l1", "B", KVK_RATE);
   wave_args a = {kind, b->arena, 20000, b->dump, one_sm ? 1 : 2 * b->gpu->sms, threads};
   (void)std::snprintf(p.variant, sizeof p.variant, "%s", name[kind]);

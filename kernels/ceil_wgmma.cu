@@ -1,9 +1,11 @@
-/* bf16 wgmma.mma_async m64n256k16 with fp32 accumulation, both operands in shared memory (128-byte swizzle): Hopper's own
- * matrix instruction, which exists on sm_90a alone. On any other GPU, or built without it, this ends with KV_END.
+/* bf16 wgmma.mma_async m64n256k16 with fp32 accumulation, both operands in shared memory (128-byte swizzle):
+ * Hopper's own matrix instruction, which exists on sm_90a alone. On any other GPU, or built without it, this
+ * ends with KV_END.
  *
- * Bound: 4096 bf16 FLOP a cycle and SM: at 1.83 GHz 989 TFLOP/s for 132 SMs. Under tensor load an H200 runs nearer
- * 1.75 GHz, whatever NVML says (ceil_mma.cu), which makes 948 TFLOP/s; large matrix products get about 790. Operands are noise. The instruction and the shared-memory
- * descriptor follow the PTX ISA, "Asynchronous warpgroup level matrix instructions".
+ * Bound: 4096 bf16 FLOP a cycle and SM: at 1.83 GHz 989 TFLOP/s for 132 SMs. Under tensor load an H200 runs
+ * nearer 1.75 GHz, whatever NVML says (ceil_mma.cu), which makes 948 TFLOP/s; large matrix products get about
+ * 790. Operands are noise. The instruction and the shared-memory descriptor follow the PTX ISA, "Asynchronous
+ * warpgroup level matrix instructions".
  */
 #include <cstdint>
 #include <cstdio>
@@ -17,7 +19,8 @@
 #ifdef KVK_WGMMA
 /* Start address and strides in units of 16 B: 8 rows of 128 B lie 1024 B apart; bit 62: 128-byte swizzle. */
 __device__ __forceinline__ uint64_t descriptor(unsigned address) {
-  return (uint64_t)((address & 0x3FFFFu) >> 4) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+  return (uint64_t)((address & 0x3FFFFu) >> 4) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 |
+         (uint64_t)1 << 62;
 }
 
 __device__ __forceinline__ void wgmma(float (&d)[128], uint64_t a, uint64_t b) {
@@ -34,32 +37,36 @@ __device__ __forceinline__ void wgmma(float (&d)[128], uint64_t a, uint64_t b) {
       "}, %128, %129, 1, 1, 1, 0, 0;"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
         "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-        "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-        "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
-        "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-        "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
-        "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
-        "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
-        "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]),
-        "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]),
-        "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
-        "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
+        "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+        "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),
+        "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
+        "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),
+        "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]),
+        "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
+        "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+        "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]),
+        "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]),
+        "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]),
+        "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]),
+        "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]),
+        "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]),
+        "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]),
+        "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
       : "l"(a), "l"(b));
 }
 #endif
 
-/* What a kernel that holds the instruction leaves behind: an empty one, built for sm_90 or read from PTX, would look
- * infinitely fast. */
+/* What a kernel that holds the instruction leaves behind: an empty one, built for sm_90 or read from PTX,
+ * would look infinitely fast. */
 constexpr unsigned kRan = 0x77677761u;
 
-__device__ __forceinline__ unsigned operand(unsigned noise) { return (noise & 0x807F807Fu) | 0x3F003F00u; }
+__device__ __forceinline__ unsigned operand(unsigned noise) {
+  return (noise & 0x807F807Fu) | 0x3F003F00u;
+}
 
-/* Shared memory: A 64 x 64 for each warpgroup, B 256 x 64, bf16: 8 KiB a warpgroup + 32 KiB. A step is the four k16
- * slices of a 64-column tile. */
+/* Shared memory: A 64 x 64 for each warpgroup, B 256 x 64, bf16: 8 KiB a warpgroup + 32 KiB. A step is the
+ * four k16 slices of a 64-column tile. */
 __global__ void __launch_bounds__(256, 1) wgmma_kernel(const unsigned *noise, int steps, unsigned *dump) {
 #ifdef KVK_WGMMA
   extern __shared__ __align__(1024) unsigned char tile[];
@@ -95,7 +102,9 @@ struct wgmma_args {
   unsigned *dump;
 };
 
-static size_t shared_bytes(int threads) { return 32768 + (size_t)threads / 128 * 8192; }
+static size_t shared_bytes(int threads) {
+  return 32768 + (size_t)threads / 128 * 8192;
+}
 
 static cudaError_t launch_wgmma(void *arg, cudaStream_t s) {
   const wgmma_args *a = (const wgmma_args *)arg;
@@ -128,7 +137,8 @@ kv_status kvk_ceil_wgmma(kvk_bench *b, kv_error *err) {
   if (b->gpu->major != 9 || b->gpu->minor != 0) return KV_END;
   kv_status st = kvk_bench_arena(b, 8u << 20, 8u << 20, &got, err);
   if (!st)
-    st = kvk_cuda(cudaFuncSetAttribute(wgmma_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes(256)),
+    st = kvk_cuda(cudaFuncSetAttribute(wgmma_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       (int)shared_bytes(256)),
                   "wgmma: shared memory", err);
   if (!st) st = is_built(b, err);
   for (int threads = 128; !st && threads <= 256; threads *= 2) {

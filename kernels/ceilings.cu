@@ -1,6 +1,4 @@
 /* The list of microbenchmarks and what runs one. */
-#include "ceilings.h"
-
 #include <time.h>
 
 #include <cmath>
@@ -8,6 +6,7 @@
 #include <cstring>
 
 #include "ceil.h"
+#include "ceilings.h"
 
 struct entry {
   kvk_ceiling face;
@@ -15,26 +14,35 @@ struct entry {
 };
 
 static const entry entries[] = {
-    {{"dram", "DRAM read, a stream of several GiB", "memory bus; 0.85 to 0.95 of its specified rate"}, kvk_ceil_dram},
+    {{"dram", "DRAM read, a stream of several GiB", "memory bus; 0.85 to 0.95 of its specified rate"},
+     kvk_ceil_dram},
     {{"l2", "L2 read, distinct lines, all hits", "L2 slices and crossbar"}, kvk_ceil_l2},
-    {{"link", "L2-to-SM link, few lines read by all", "64 B (sm_80) to 128 B (sm_90) a cycle and SM"}, kvk_ceil_link},
-    {{"wavefront", "L1 / shared memory wavefronts of 128 B", "one wavefront a cycle and SM"}, kvk_ceil_wavefront},
+    {{"link", "L2-to-SM link, few lines read by all", "64 B (sm_80) to 128 B (sm_90) a cycle and SM"},
+     kvk_ceil_link},
+    {{"wavefront", "L1 / shared memory wavefronts of 128 B", "one wavefront a cycle and SM"},
+     kvk_ceil_wavefront},
     {{"mma", "bf16 mma.sync m16n8k16, fp32 accumulation", "tensor pipe as mma.sync feeds it"}, kvk_ceil_mma},
     {{"wgmma", "bf16 wgmma m64n256k16, fp32 accumulation (sm_90a)", "tensor pipe; power"}, kvk_ceil_wgmma},
     {{"fma", "fp32 fused multiply-add", "128 a cycle and SM (64 on sm_80)"}, kvk_ceil_fma},
     {{"sfu", "special functions (ex2)", "16 a cycle and SM"}, kvk_ceil_sfu},
     {{"issue", "warp instructions issued", "4 a cycle and SM"}, kvk_ceil_issue},
-    {{"latency", "latency of L2 and DRAM, pointer chase over footprints", "one load at a time"}, kvk_ceil_latency},
-    {{"chain", "latency inside an SM: fma, ex2, mma, shared, barrier, ...", "dependent chain"}, kvk_ceil_chain},
+    {{"latency", "latency of L2 and DRAM, pointer chase over footprints", "one load at a time"},
+     kvk_ceil_latency},
+    {{"chain", "latency inside an SM: fma, ex2, mma, shared, barrier, ...", "dependent chain"},
+     kvk_ceil_chain},
     {{"loaded", "latency of DRAM under load", "queues before DRAM"}, kvk_ceil_loaded},
     {{"launch", "launch overhead, eager and in a graph", "host and front end"}, kvk_ceil_launch},
     {{"gather", "rows by a slot list: row x layout x in flight x footprint", "DRAM pages, TLB, in flight"},
      kvk_ceil_gather},
 };
 
-size_t kvk_ceiling_count(void) { return sizeof entries / sizeof *entries; }
+size_t kvk_ceiling_count(void) {
+  return sizeof entries / sizeof *entries;
+}
 
-const kvk_ceiling *kvk_ceiling_at(size_t i) { return i < kvk_ceiling_count() ? &entries[i].face : NULL; }
+const kvk_ceiling *kvk_ceiling_at(size_t i) {
+  return i < kvk_ceiling_count() ? &entries[i].face : NULL;
+}
 
 static double monotonic(void) {
   struct timespec t;
@@ -80,7 +88,8 @@ kvk_point kvk_bench_blank(const char *name, const char *unit, kvk_point_kind kin
 
 int kvk_bench_resident(const void *kernel, int threads, size_t shared, int wanted) {
   int blocks = 0;
-  if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared) != cudaSuccess || blocks < 1)
+  if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared) != cudaSuccess ||
+      blocks < 1)
     blocks = 1;
   return blocks < wanted ? blocks : wanted;
 }
@@ -90,9 +99,12 @@ uint32_t kvk_bench_repeats(const kvk_bench *b) {
   return n < KVK_POINT_SAMPLES ? n : KVK_POINT_SAMPLES;
 }
 
-kv_status kvk_bench_hand_on(kvk_bench *b, kvk_point *point, kv_error *err) { return b->sink(b->user, point, err); }
+kv_status kvk_bench_hand_on(kvk_bench *b, kvk_point *point, kv_error *err) {
+  return b->sink(b->user, point, err);
+}
 
-/* A point must not pay for the heat of the one before it: waits, up to a second, until no throttling is reported. */
+/* A point must not pay for the heat of the one before it: waits, up to a second, until no throttling is
+ * reported. */
 static void recover(const kvk_bench *b) {
   const struct timespec pause = {0, 50000000};
   kvk_state state;
@@ -117,7 +129,8 @@ static kv_status enqueue_call(void *self, void *stream, kv_error *err) {
 kv_status kvk_bench_time(kvk_bench *b, kvk_point *point, kvk_launcher launch, void *arg, kv_error *err) {
   struct call c = {launch, arg, point->name};
   kvk_contender contender = {point->name, enqueue_call, &c, false};
-  kvk_plan plan = {2, kvk_bench_repeats(b), 3, b->plan->point_limit > 0 ? b->plan->point_limit : 2.0, false, b->plan->seed};
+  kvk_plan plan = {2,     kvk_bench_repeats(b), 3, b->plan->point_limit > 0 ? b->plan->point_limit : 2.0,
+                   false, b->plan->seed};
   kvk_series series;
   std::memset(&series, 0, sizeof series);
   series.seconds = point->seconds;
@@ -154,8 +167,8 @@ static kv_status begin(kvk_bench *b, kvk_device *dev, const kvk_ceiling_plan *pl
   return st;
 }
 
-kv_status kvk_ceiling_run(kvk_device *dev, const char *name, const kvk_ceiling_plan *plan, kvk_point_sink sink,
-                          void *user, char *note, size_t note_size, kv_error *err) {
+kv_status kvk_ceiling_run(kvk_device *dev, const char *name, const kvk_ceiling_plan *plan,
+                          kvk_point_sink sink, void *user, char *note, size_t note_size, kv_error *err) {
   const entry *e = NULL;
   kvk_bench b;
   if (note && note_size) note[0] = '\0';

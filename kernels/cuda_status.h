@@ -6,8 +6,8 @@
 
 #include "kv_status.h"
 
-/* KV_OK for cudaSuccess; else fills *err with what failed, CUDA's text and the remedy, and clears the runtime's
- * last error where it can be cleared. */
+/* KV_OK for cudaSuccess; else fills *err with what failed, CUDA's text and the remedy, and clears the
+ * runtime's last error where it can be cleared. */
 kv_status kvk_cuda(cudaError_t code, const char *what, kv_error *err);
 
 #endif

@@ -132,15 +132,44 @@ typedef struct {
 
 typedef int (*cupti_call)(void *);
 enum call {
-  CALL_INITIALIZE, CALL_DEINITIALIZE, CALL_CHIP, CALL_HOST, CALL_HOST_END, CALL_METRICS, CALL_IMAGE_SIZE, CALL_IMAGE, CALL_VALUES,
-  CALL_ENABLE, CALL_DISABLE, CALL_DATA_SIZE, CALL_DATA, CALL_CONFIG, CALL_START, CALL_STOP, CALL_DECODE, CALL_INFO, CALLS
+  CALL_INITIALIZE,
+  CALL_DEINITIALIZE,
+  CALL_CHIP,
+  CALL_HOST,
+  CALL_HOST_END,
+  CALL_METRICS,
+  CALL_IMAGE_SIZE,
+  CALL_IMAGE,
+  CALL_VALUES,
+  CALL_ENABLE,
+  CALL_DISABLE,
+  CALL_DATA_SIZE,
+  CALL_DATA,
+  CALL_CONFIG,
+  CALL_START,
+  CALL_STOP,
+  CALL_DECODE,
+  CALL_INFO,
+  CALLS
 };
-static const char *const call_names[CALLS] = {
-    "cuptiProfilerInitialize", "cuptiProfilerDeInitialize", "cuptiDeviceGetChipName", "cuptiProfilerHostInitialize",
-    "cuptiProfilerHostDeinitialize", "cuptiProfilerHostConfigAddMetrics", "cuptiProfilerHostGetConfigImageSize",
-    "cuptiProfilerHostGetConfigImage", "cuptiProfilerHostEvaluateToGpuValues", "cuptiRangeProfilerEnable", "cuptiRangeProfilerDisable",
-    "cuptiRangeProfilerGetCounterDataSize", "cuptiRangeProfilerCounterDataImageInitialize", "cuptiRangeProfilerSetConfig",
-    "cuptiRangeProfilerStart", "cuptiRangeProfilerStop", "cuptiRangeProfilerDecodeData", "cuptiRangeProfilerGetCounterDataInfo"};
+static const char *const call_names[CALLS] = {"cuptiProfilerInitialize",
+                                              "cuptiProfilerDeInitialize",
+                                              "cuptiDeviceGetChipName",
+                                              "cuptiProfilerHostInitialize",
+                                              "cuptiProfilerHostDeinitialize",
+                                              "cuptiProfilerHostConfigAddMetrics",
+                                              "cuptiProfilerHostGetConfigImageSize",
+                                              "cuptiProfilerHostGetConfigImage",
+                                              "cuptiProfilerHostEvaluateToGpuValues",
+                                              "cuptiRangeProfilerEnable",
+                                              "cuptiRangeProfilerDisable",
+                                              "cuptiRangeProfilerGetCounterDataSize",
+                                              "cuptiRangeProfilerCounterDataImageInitialize",
+                                              "cuptiRangeProfilerSetConfig",
+                                              "cuptiRangeProfilerStart",
+                                              "cuptiRangeProfilerStop",
+                                              "cuptiRangeProfilerDecodeData",
+                                              "cuptiRangeProfilerGetCounterDataInfo"};
 
 /* ---- what is counted ---- */
 
@@ -151,21 +180,25 @@ static const struct metric {
   size_t field;
   double scale; /* to the field's unit */
   enum metric_rule rule;
-} metrics[] = {{"sm__cycles_elapsed.max", FIELD(cycles), 1, SUM}, /* the first: it weighs the others */
-               {"dram__bytes_read.sum", FIELD(dram_read), 1, SUM},
-               {"dram__bytes_write.sum", FIELD(dram_write), 1, SUM},
-               {"lts__t_sectors_op_read.sum", FIELD(l2_read), 32, SUM},
-               {"l1tex__m_xbar2l1tex_read_bytes.sum", FIELD(link), 1, SUM},
-               {"l1tex__m_xbar2l1tex_read_bytes.max", FIELD(link_max), 1, SUM},
-               {"l1tex__data_pipe_lsu_wavefronts.sum", FIELD(wavefronts), 1, SUM},
-               {"l1tex__data_pipe_lsu_wavefronts.max", FIELD(wavefronts_max), 1, SUM},
-               {"sm__inst_executed.sum", FIELD(instructions), 1, SUM},
-               {"sm__inst_executed.max", FIELD(instructions_max), 1, SUM},
-               {"smsp__issue_active.avg.pct_of_peak_sustained_active", FIELD(issue_active_percent), 1, BY_CYCLES},
-               {"smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio", FIELD(long_scoreboard), 1, BY_CYCLES},
-               {"smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio", FIELD(barrier), 1, BY_CYCLES},
-               {"smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio", FIELD(short_scoreboard), 1, BY_CYCLES},
-               {"smsp__average_warps_issue_stalled_math_pipe_throttle_per_issue_active.ratio", FIELD(math_throttle), 1, BY_CYCLES}};
+} metrics[] = {
+    {"sm__cycles_elapsed.max", FIELD(cycles), 1, SUM}, /* the first: it weighs the others */
+    {"dram__bytes_read.sum", FIELD(dram_read), 1, SUM},
+    {"dram__bytes_write.sum", FIELD(dram_write), 1, SUM},
+    {"lts__t_sectors_op_read.sum", FIELD(l2_read), 32, SUM},
+    {"l1tex__m_xbar2l1tex_read_bytes.sum", FIELD(link), 1, SUM},
+    {"l1tex__m_xbar2l1tex_read_bytes.max", FIELD(link_max), 1, SUM},
+    {"l1tex__data_pipe_lsu_wavefronts.sum", FIELD(wavefronts), 1, SUM},
+    {"l1tex__data_pipe_lsu_wavefronts.max", FIELD(wavefronts_max), 1, SUM},
+    {"sm__inst_executed.sum", FIELD(instructions), 1, SUM},
+    {"sm__inst_executed.max", FIELD(instructions_max), 1, SUM},
+    {"smsp__issue_active.avg.pct_of_peak_sustained_active", FIELD(issue_active_percent), 1, BY_CYCLES},
+    {"smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio", FIELD(long_scoreboard), 1,
+     BY_CYCLES},
+    {"smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio", FIELD(barrier), 1, BY_CYCLES},
+    {"smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio", FIELD(short_scoreboard), 1,
+     BY_CYCLES},
+    {"smsp__average_warps_issue_stalled_math_pipe_throttle_per_issue_active.ratio", FIELD(math_throttle), 1,
+     BY_CYCLES}};
 enum { METRICS = sizeof metrics / sizeof *metrics, MOST_KERNELS = 64 };
 
 struct kvk_counting {
@@ -195,9 +228,10 @@ static kv_status do_call(const kvk_counting *c, enum call which, void *block, kv
   if (code == 0) return KV_OK;
   if (!c->text || c->text(code, &text) != 0 || !text) text = "unknown error";
   return kv_fail(err, KV_ERR_DEVICE, "%s: %s (CUPTI error %d)%s", call_names[which], text, code,
-                 strstr(text, "PRIVILEGE") ? ": counters are kept to administrators; run as root, or load the driver with "
-                                             "NVreg_RestrictProfilingToAdminUsers=0"
-                                           : "");
+                 strstr(text, "PRIVILEGE")
+                     ? ": counters are kept to administrators; run as root, or load the driver with "
+                       "NVreg_RestrictProfilingToAdminUsers=0"
+                     : "");
 }
 
 /* ---- opening ---- */
@@ -209,11 +243,13 @@ static kv_status load(kvk_counting *c, const char *library, kv_error *err) {
   for (size_t i = 0; !library && !c->library && i < sizeof usual / sizeof *usual; i++)
     c->library = dlopen(usual[i], RTLD_NOW | RTLD_LOCAL);
   if (!c->library)
-    return kv_fail(err, KV_ERR_DEVICE, "%s: cannot be loaded, so there are no counters", library ? library : usual[0]);
+    return kv_fail(err, KV_ERR_DEVICE, "%s: cannot be loaded, so there are no counters",
+                   library ? library : usual[0]);
   for (int i = 0; i < CALLS; i++) {
     find(c->library, call_names[i], &c->call[i]);
     if (!c->call[i])
-      return kv_fail(err, KV_ERR_DEVICE, "%s lacks %s, so there are no counters: CUPTI of CUDA 12.6 or later is needed",
+      return kv_fail(err, KV_ERR_DEVICE,
+                     "%s lacks %s, so there are no counters: CUPTI of CUDA 12.6 or later is needed",
                      library ? library : "libcupti", call_names[i]);
   }
   find(c->library, "cuptiGetResultString", &c->text);
@@ -263,7 +299,8 @@ static kv_status make_images(kvk_counting *c, kv_error *err) {
   if (!st) st = do_call(c, CALL_IMAGE, &image, err);
   if (!st) st = do_call(c, CALL_ENABLE, &enable, err);
   c->profiler = enable.profiler;
-  block_data_size data = {SIZE_TO(block_data_size, bytes), NULL, c->profiler, c->name, c->count, MOST_KERNELS, MOST_KERNELS, 0};
+  block_data_size data = {
+      SIZE_TO(block_data_size, bytes), NULL, c->profiler, c->name, c->count, MOST_KERNELS, MOST_KERNELS, 0};
   if (!st) st = do_call(c, CALL_DATA_SIZE, &data, err);
   c->data_bytes = data.bytes;
   if (!st) c->data = calloc(1, data.bytes ? data.bytes : 1);
@@ -303,9 +340,18 @@ void kvk_counting_close(kvk_counting *c) {
 
 static kv_status collect(kvk_counting *c, const kvk_contender *o, kv_error *err) {
   block_data image = {SIZE_TO(block_data, data), NULL, c->profiler, c->data_bytes, c->data};
-  block_config config = {.size = SIZE_TO(block_config, target), .profiler = c->profiler, .config_bytes = c->config_bytes,
-                         .config = c->config, .data_bytes = c->data_bytes, .data = c->data, .range = 1, .replay = 2,
-                         .ranges = MOST_KERNELS, .levels = 1, .lowest = 1, .target = 1};
+  block_config config = {.size = SIZE_TO(block_config, target),
+                         .profiler = c->profiler,
+                         .config_bytes = c->config_bytes,
+                         .config = c->config,
+                         .data_bytes = c->data_bytes,
+                         .data = c->data,
+                         .range = 1,
+                         .replay = 2,
+                         .ranges = MOST_KERNELS,
+                         .levels = 1,
+                         .lowest = 1,
+                         .target = 1};
   block_profiler start = {SIZE_TO(block_profiler, profiler), NULL, c->profiler};
   block_stop stop = {SIZE_TO(block_stop, all_passes), NULL, c->profiler, 0, 0, 0};
   block_decode decode = {SIZE_TO(block_decode, dropped), NULL, c->profiler, 0};
@@ -349,7 +395,8 @@ kv_status kvk_counting_run(kvk_counting *c, const kvk_contender *o, kvk_counters
   block_info info = {SIZE_TO(block_info, ranges), NULL, c->data, c->data_bytes, 0};
   if (!st) st = do_call(c, CALL_INFO, &info, err);
   for (size_t r = 0; !st && r < info.ranges; r++) {
-    block_values values = {SIZE_TO(block_values, values), NULL, c->host, c->data, c->data_bytes, r, c->name, c->count, value};
+    block_values values = {
+        SIZE_TO(block_values, values), NULL, c->host, c->data, c->data_bytes, r, c->name, c->count, value};
     st = do_call(c, CALL_VALUES, &values, err);
     if (st) break;
     add_kernel(c, value, out);

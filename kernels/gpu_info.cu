@@ -1,17 +1,20 @@
-#include "gpu_info.h"
-
 #include <cstdio>
 #include <cstring>
 
 #include "cuda_status.h"
+#include "gpu_info.h"
 
 static kv_status status_of(cudaError_t code, const char **remedy) {
   switch (code) {
     case cudaErrorMemoryAllocation:
       *remedy = "out of device memory: free some, or ask for a smaller problem";
       return KV_ERR_MEMORY;
-    case cudaErrorNoDevice: *remedy = "no NVIDIA GPU is visible here (see nvidia-smi, CUDA_VISIBLE_DEVICES)"; break;
-    case cudaErrorInsufficientDriver: *remedy = "no NVIDIA driver, or one older than this build needs: update it"; break;
+    case cudaErrorNoDevice:
+      *remedy = "no NVIDIA GPU is visible here (see nvidia-smi, CUDA_VISIBLE_DEVICES)";
+      break;
+    case cudaErrorInsufficientDriver:
+      *remedy = "no NVIDIA driver, or one older than this build needs: update it";
+      break;
     case cudaErrorInvalidDevice: *remedy = "no such device: nvidia-smi -L lists them"; break;
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorUnsupportedPtxVersion:
@@ -25,7 +28,9 @@ static kv_status status_of(cudaError_t code, const char **remedy) {
     case cudaErrorIllegalInstruction:
     case cudaErrorMisalignedAddress:
     case cudaErrorLaunchFailure:
-    case cudaErrorUnknown: *remedy = "the device is lost to this process: start anew; if it stays so, see dmesg"; break;
+    case cudaErrorUnknown:
+      *remedy = "the device is lost to this process: start anew; if it stays so, see dmesg";
+      break;
     default: *remedy = "unexpected; please report"; break;
   }
   return KV_ERR_DEVICE;
@@ -39,7 +44,9 @@ kv_status kvk_cuda(cudaError_t code, const char *what, kv_error *err) {
   return kv_fail(err, st, "%s: %s (CUDA error %d): %s", what, cudaGetErrorString(code), (int)code, remedy);
 }
 
-bool kvk_cuda_built(void) { return true; }
+bool kvk_cuda_built(void) {
+  return true;
+}
 
 kv_status kvk_gpu_count(int *count, kv_error *err) {
   *count = 0;

@@ -3,7 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* xorshift64*: only the order inside a round hangs on it, so quality matters little and a seed of 0 is taken. */
+/* xorshift64*: only the order inside a round hangs on it, so quality matters little and a seed of 0 is taken.
+ */
 static uint64_t next_random(uint64_t *s) {
   *s ^= *s >> 12;
   *s ^= *s << 25;
@@ -30,8 +31,8 @@ static kv_status warm_up(const kvk_timer *t, size_t n, const kvk_plan *plan, dou
   return KV_OK;
 }
 
-static kv_status one_round(const kvk_timer *t, size_t n, const kvk_plan *plan, const size_t *order, uint32_t round,
-                           kvk_series *series, kv_error *err) {
+static kv_status one_round(const kvk_timer *t, size_t n, const kvk_plan *plan, const size_t *order,
+                           uint32_t round, kvk_series *series, kv_error *err) {
   for (size_t i = 0; i < n; i++) {
     double s = NAN;
     kv_status st = t->run(t->self, order[i], plan->cold, true, &s, err);
@@ -88,8 +89,8 @@ kv_status kvk_measure(const kvk_timer *timer, size_t contenders, const kvk_plan 
     for (size_t c = 0; c < contenders; c++) series[c].count = done;
   }
   if (!st && done < minimum && done < plan->repeats)
-    st = kv_fail(err, KV_ERR_DEVICE, "only %u of at least %u runs fitted into %.3g s: raise the time limit", done,
-                 minimum, plan->time_limit);
+    st = kv_fail(err, KV_ERR_DEVICE, "only %u of at least %u runs fitted into %.3g s: raise the time limit",
+                 done, minimum, plan->time_limit);
   free(order);
   return st;
 }

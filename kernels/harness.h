@@ -28,12 +28,12 @@ extern "C" {
 /* ---- the logic ---- */
 
 typedef struct kvk_plan {
-  uint32_t warmup;     /* untimed runs of each contender first */
-  uint32_t repeats;    /* timed runs of each contender */
-  uint32_t minimum;    /* fewer than this when the time is up is an error, not a result; 0 = 1 */
-  double time_limit;   /* s for the whole measurement, warm-up included; 0 = none */
-  bool cold;           /* flush the L2 before each timed run */
-  uint64_t seed;       /* of the order within a round */
+  uint32_t warmup;   /* untimed runs of each contender first */
+  uint32_t repeats;  /* timed runs of each contender */
+  uint32_t minimum;  /* fewer than this when the time is up is an error, not a result; 0 = 1 */
+  double time_limit; /* s for the whole measurement, warm-up included; 0 = none */
+  bool cold;         /* flush the L2 before each timed run */
+  uint64_t seed;     /* of the order within a round */
 } kvk_plan;
 
 /* What times. Functions get `self`. run() performs contender `which` once; with `timed` it fills *seconds. */
@@ -54,9 +54,9 @@ typedef struct kvk_series {
 } kvk_series;
 
 /* Runs `contenders` things in rounds: in each round every contender once, in an order drawn anew (seeded), so
- * that drift hits all alike. Stops early when the time limit is reached, at the end of a round; all series then hold
- * the same count. An error of the timer ends the measurement with that error; the rounds done
- * stay in the series. A time of 0 or less or not finite is KV_ERR_INTERNAL (a timer that lies). */
+ * that drift hits all alike. Stops early when the time limit is reached, at the end of a round; all series
+ * then hold the same count. An error of the timer ends the measurement with that error; the rounds done stay
+ * in the series. A time of 0 or less or not finite is KV_ERR_INTERNAL (a timer that lies). */
 kv_status kvk_measure(const kvk_timer *timer, size_t contenders, const kvk_plan *plan, kvk_series *series,
                       kv_error *err);
 
@@ -93,7 +93,8 @@ kv_status kvk_device_put(kvk_device *dev, void *device, const void *host, uint64
 kv_status kvk_device_take(kvk_device *dev, void *host, const void *device, uint64_t bytes, kv_error *err);
 /* Fills `bytes` (a multiple of 4) with reproducible noise: with bf16 true pairs of bf16 values uniform in
  * [-0.5, 0.5], else random bits. Never time on zeros: they draw less power. */
-kv_status kvk_device_noise(kvk_device *dev, void *device, uint64_t bytes, uint64_t seed, bool bf16, kv_error *err);
+kv_status kvk_device_noise(kvk_device *dev, void *device, uint64_t bytes, uint64_t seed, bool bf16,
+                           kv_error *err);
 /* Waits for the stream; a fault of an earlier kernel comes back here as KV_ERR_DEVICE. */
 kv_status kvk_device_wait(kvk_device *dev, kv_error *err);
 

@@ -1,7 +1,5 @@
 /* The timer of a real device: stream, events, flush buffer, graphs. The order and the statistics of runs are
  * harness.c's. */
-#include "harness.h"
-
 #include <time.h>
 
 #include <cstdio>
@@ -9,6 +7,7 @@
 #include <cstring>
 
 #include "cuda_status.h"
+#include "harness.h"
 
 struct kvk_device {
   kvk_gpu gpu;
@@ -65,11 +64,13 @@ static kv_status set_up(kvk_device *d, kv_error *err) {
   size_t least = (size_t)64 << 20;
   d->flush_bytes = d->gpu.l2 ? 4 * (size_t)d->gpu.l2 : least;
   if (d->flush_bytes < least) d->flush_bytes = least;
-  kv_status st = kvk_cuda(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking), "creating a stream", err);
+  kv_status st =
+      kvk_cuda(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking), "creating a stream", err);
   if (!st) st = kvk_cuda(cudaEventCreate(&d->before), "creating an event", err);
   if (!st) st = kvk_cuda(cudaEventCreate(&d->after), "creating an event", err);
   if (!st) st = kvk_cuda(cudaMalloc((void **)&d->dump, 64), "allocating the harness's buffers", err);
-  if (!st) st = kvk_cuda(cudaMalloc((void **)&d->flush, d->flush_bytes), "allocating the L2 flush buffer", err);
+  if (!st)
+    st = kvk_cuda(cudaMalloc((void **)&d->flush, d->flush_bytes), "allocating the L2 flush buffer", err);
   if (!st) st = kvk_device_noise(d, d->flush, d->flush_bytes, 1, false, err);
   if (!st) st = kvk_device_wait(d, err);
   return st;
@@ -101,16 +102,23 @@ void kvk_device_close(kvk_device *d) {
   std::free(d);
 }
 
-const kvk_gpu *kvk_device_gpu(const kvk_device *d) { return &d->gpu; }
-void *kvk_device_stream(kvk_device *d) { return d->stream; }
-const kvk_nvml *kvk_device_nvml(const kvk_device *d) { return d->nvml; }
+const kvk_gpu *kvk_device_gpu(const kvk_device *d) {
+  return &d->gpu;
+}
+void *kvk_device_stream(kvk_device *d) {
+  return d->stream;
+}
+const kvk_nvml *kvk_device_nvml(const kvk_device *d) {
+  return d->nvml;
+}
 
 /* ---- memory ---- */
 
 uint64_t kvk_device_room(kvk_device *d) {
   size_t free_bytes = 0, total = 0;
   const size_t gib = (size_t)1 << 30;
-  if (cudaSetDevice(d->gpu.device) != cudaSuccess || cudaMemGetInfo(&free_bytes, &total) != cudaSuccess) return 0;
+  if (cudaSetDevice(d->gpu.device) != cudaSuccess || cudaMemGetInfo(&free_bytes, &total) != cudaSuccess)
+    return 0;
   size_t reserve = total < 32 * gib ? total / 8 : 4 * gib;
   return free_bytes > reserve ? free_bytes - reserve : 0;
 }
@@ -120,10 +128,11 @@ kv_status kvk_device_alloc(kvk_device *d, uint64_t bytes, void **pointer, kv_err
   char what[96];
   *pointer = NULL;
   if (bytes > room)
-    return kv_fail(err, KV_ERR_MEMORY, "device %d: %.2f GiB wanted, but only %.2f GiB may be taken: %s", d->gpu.device,
-                   (double)bytes / 1073741824.0, (double)room / 1073741824.0,
+    return kv_fail(err, KV_ERR_MEMORY, "device %d: %.2f GiB wanted, but only %.2f GiB may be taken: %s",
+                   d->gpu.device, (double)bytes / 1073741824.0, (double)room / 1073741824.0,
                    "free device memory, or ask for a smaller pool");
-  (void)std::snprintf(what, sizeof what, "device %d: allocating %.2f GiB", d->gpu.device, (double)bytes / 1073741824.0);
+  (void)std::snprintf(what, sizeof what, "device %d: allocating %.2f GiB", d->gpu.device,
+                      (double)bytes / 1073741824.0);
   return kvk_cuda(cudaMalloc(pointer, bytes ? bytes : 1), what, err);
 }
 
@@ -132,17 +141,19 @@ void kvk_device_free(kvk_device *d, void *pointer) {
 }
 
 kv_status kvk_device_put(kvk_device *d, void *device, const void *host, uint64_t bytes, kv_error *err) {
-  kv_status st = kvk_cuda(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, d->stream), "copying to the GPU", err);
+  kv_status st = kvk_cuda(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, d->stream),
+                          "copying to the GPU", err);
   return st ? st : kvk_device_wait(d, err);
 }
 
 kv_status kvk_device_take(kvk_device *d, void *host, const void *device, uint64_t bytes, kv_error *err) {
-  kv_status st =
-      kvk_cuda(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, d->stream), "copying from the GPU", err);
+  kv_status st = kvk_cuda(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, d->stream),
+                          "copying from the GPU", err);
   return st ? st : kvk_device_wait(d, err);
 }
 
-kv_status kvk_device_noise(kvk_device *d, void *device, uint64_t bytes, uint64_t seed, bool bf16, kv_error *err) {
+kv_status kvk_device_noise(kvk_device *d, void *device, uint64_t bytes, uint64_t seed, bool bf16,
+                           kv_error *err) {
   noise_kernel<<<4 * d->gpu.sms, 512, 0, d->stream>>>((unsigned *)device, bytes / 4, seed, bf16);
   return kvk_cuda(cudaGetLastError(), "filling device memory", err);
 }
@@ -168,9 +179,9 @@ static kv_status enqueue(struct bench_session *s, size_t which, kv_error *err) {
 /* What runs before the timed part: cold, a read of the flush buffer; warm, a spin of about 30 us. */
 static kv_status prepare(kvk_device *d, bool cold, kv_error *err) {
   if (cold)
-    flush_kernel<<<8 * d->gpu.sms, 256, 0, d->stream>>>((const uint4 *)d->flush, d->flush_bytes / 16, d->dump);
-  else
-    spin_kernel<<<1, 1, 0, d->stream>>>((long long)d->gpu.sm_clock_khz * 30 / 1000);
+    flush_kernel<<<8 * d->gpu.sms, 256, 0, d->stream>>>((const uint4 *)d->flush, d->flush_bytes / 16,
+                                                        d->dump);
+  else spin_kernel<<<1, 1, 0, d->stream>>>((long long)d->gpu.sm_clock_khz * 30 / 1000);
   return kvk_cuda(cudaGetLastError(), "preparing a timed run", err);
 }
 
@@ -204,7 +215,8 @@ static double monotonic(void *) {
 
 static kv_status capture(kvk_device *d, const kvk_contender *c, cudaGraphExec_t *out, kv_error *err) {
   cudaGraph_t graph = NULL;
-  kv_status st = kvk_cuda(cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal), "capturing a graph", err);
+  kv_status st =
+      kvk_cuda(cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal), "capturing a graph", err);
   if (st) return st;
   st = c->enqueue(c->self, d->stream, err);
   cudaError_t ended = cudaStreamEndCapture(d->stream, &graph);
@@ -215,9 +227,10 @@ static kv_status capture(kvk_device *d, const kvk_contender *c, cudaGraphExec_t 
   return st;
 }
 
-kv_status kvk_device_measure(kvk_device *d, const kvk_contender *contenders, size_t count, const kvk_plan *plan,
-                             kvk_series *series, kv_error *err) {
-  struct bench_session s = {d, contenders, (cudaGraphExec_t *)std::calloc(count ? count : 1, sizeof(cudaGraphExec_t))};
+kv_status kvk_device_measure(kvk_device *d, const kvk_contender *contenders, size_t count,
+                             const kvk_plan *plan, kvk_series *series, kv_error *err) {
+  struct bench_session s = {d, contenders,
+                            (cudaGraphExec_t *)std::calloc(count ? count : 1, sizeof(cudaGraphExec_t))};
   kvk_timer timer = {&s, timed_run, read_state, monotonic};
   if (!s.graphs) return kv_fail(err, KV_ERR_MEMORY, "harness: out of memory");
   kv_status st = kvk_cuda(cudaSetDevice(d->gpu.device), "selecting the device", err);

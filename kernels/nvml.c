@@ -31,8 +31,12 @@ struct kvk_nvml {
 };
 
 void kvk_state_clear(kvk_state *state) {
-  *state = (kvk_state){.sm_clock = NAN, .memory_clock = NAN, .power = NAN, .temperature = NAN,
-                       .memory_busy = NAN, .gpu_busy = NAN};
+  *state = (kvk_state){.sm_clock = NAN,
+                       .memory_clock = NAN,
+                       .power = NAN,
+                       .temperature = NAN,
+                       .memory_busy = NAN,
+                       .gpu_busy = NAN};
 }
 
 /* fmin and fmax return the other operand when one is NaN: unknown never hides a known value. */
@@ -114,8 +118,8 @@ kv_status kvk_nvml_open(const char *library, const char *pci, kvk_nvml **nvml, k
   n->initialised = rc == 0;
   if (rc == 0) rc = n->by_pci(pci, &n->device);
   if (rc != 0) {
-    st = kv_fail(err, KV_ERR_DEVICE, "%s: NVML error %d for device %s; clocks and power are not recorded", path,
-                 rc, pci);
+    st = kv_fail(err, KV_ERR_DEVICE, "%s: NVML error %d for device %s; clocks and power are not recorded",
+                 path, rc, pci);
     goto done;
   }
   *nvml = n;

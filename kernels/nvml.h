@@ -27,13 +27,13 @@ extern "C" {
 
 /* A reading. Doubles are NaN and `known` bits unset where NVML does not say. */
 typedef struct kvk_state {
-  double sm_clock;        /* MHz */
-  double memory_clock;    /* MHz */
-  double power;           /* W; NVML averages over up to a second, so short runs read low */
-  double temperature;     /* degC */
-  double memory_busy;     /* %, memory controller utilisation over NVML's last sampling period */
-  double gpu_busy;        /* %, share of time with a kernel resident */
-  uint64_t throttle;      /* OR of clocks-event reasons */
+  double sm_clock;     /* MHz */
+  double memory_clock; /* MHz */
+  double power;        /* W; NVML averages over up to a second, so short runs read low */
+  double temperature;  /* degC */
+  double memory_busy;  /* %, memory controller utilisation over NVML's last sampling period */
+  double gpu_busy;     /* %, share of time with a kernel resident */
+  uint64_t throttle;   /* OR of clocks-event reasons */
   bool throttle_known;
 } kvk_state;
 
@@ -49,7 +49,8 @@ const char *kvk_throttle_text(const kvk_state *state, char *text, unsigned size)
 typedef struct kvk_nvml kvk_nvml;
 
 /* Opens NVML for the device with PCI bus id `pci`. `library` NULL means libnvidia-ml.so.1. KV_ERR_DEVICE when
- * the library or an entry point is missing or NVML refuses; *nvml is NULL then, which the calls below take. */
+ * the library or an entry point is missing or NVML refuses; *nvml is NULL then, which the calls below take.
+ */
 kv_status kvk_nvml_open(const char *library, const char *pci, kvk_nvml **nvml, kv_error *err);
 void kvk_nvml_close(kvk_nvml *nvml);
 /* Reads the present state; with nvml NULL all unknown. Never fails. */

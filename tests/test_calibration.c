@@ -20,15 +20,25 @@ static kvk_point point(const char *name, kvk_point_kind kind, bool one_sm, doubl
 }
 
 static void fill(kva_calibration *c) {
-  *c = (kva_calibration){.origin = {.gpu = {.name = "Test GPU", .major = 9, .sms = 132, .l2 = 1000, .memory = 1u << 30,
-                                            .sm_clock_khz = 1980000, .memory_clock_khz = 3201000, .driver = 13000},
-                                    .driver = "1.2", .date = "2026-01-02", .power_limit = 700, .repeats = 5, .seed = 3}};
-  kvk_point p[] = {point("dram", KVK_RATE, false, 1e9, 1e-3),       /* 1e12 */
-                   point("dram", KVK_RATE, false, 1e9, 0.5e-3),     /* 2e12, throttled */
-                   point("gather", KVK_RATE, false, 1e9, 0.8e-3),   /* 1.25e12, footprint large */
-                   point("gather", KVK_RATE, false, 1e9, 0.1e-3),   /* 1e13, but inside the L2 */
-                   point("dram", KVK_RATE, true, 1e9, 1e-2),        /* one SM: 1e11 */
-                   point("link", KVK_RATE, false, 1e9, 0.2e-3),     /* 5e12 */
+  *c = (kva_calibration){.origin = {.gpu = {.name = "Test GPU",
+                                            .major = 9,
+                                            .sms = 132,
+                                            .l2 = 1000,
+                                            .memory = 1u << 30,
+                                            .sm_clock_khz = 1980000,
+                                            .memory_clock_khz = 3201000,
+                                            .driver = 13000},
+                                    .driver = "1.2",
+                                    .date = "2026-01-02",
+                                    .power_limit = 700,
+                                    .repeats = 5,
+                                    .seed = 3}};
+  kvk_point p[] = {point("dram", KVK_RATE, false, 1e9, 1e-3),     /* 1e12 */
+                   point("dram", KVK_RATE, false, 1e9, 0.5e-3),   /* 2e12, throttled */
+                   point("gather", KVK_RATE, false, 1e9, 0.8e-3), /* 1.25e12, footprint large */
+                   point("gather", KVK_RATE, false, 1e9, 0.1e-3), /* 1e13, but inside the L2 */
+                   point("dram", KVK_RATE, true, 1e9, 1e-2),      /* one SM: 1e11 */
+                   point("link", KVK_RATE, false, 1e9, 0.2e-3),   /* 5e12 */
                    point("latency_l2", KVK_LATENCY, true, 1000, 150e-6),
                    point("latency_l2", KVK_LATENCY, true, 1000, 140e-6),
                    point("latency_loaded", KVK_LATENCY, true, 1000, 100e-6)};
@@ -37,7 +47,8 @@ static void fill(kva_calibration *c) {
   p[2].footprint = 8000;
   p[3].footprint = 7999;
   p[6].cycles = 281.5;
-  for (size_t i = 0; i < sizeof p / sizeof *p; i++) CU_ASSERT_EQUAL(kva_calibration_add(c, &p[i], NULL), KV_OK);
+  for (size_t i = 0; i < sizeof p / sizeof *p; i++)
+    CU_ASSERT_EQUAL(kva_calibration_add(c, &p[i], NULL), KV_OK);
 }
 
 static void values_and_intervals(void) {
@@ -95,7 +106,9 @@ static void refuses_bad_points(void) {
   kva_calibration_free(&c);
 }
 
-static bool same_number(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
+static bool same_number(double a, double b) {
+  return a == b || (isnan(a) && isnan(b));
+}
 
 static void comes_back(void) {
   kva_calibration c, d;
@@ -119,7 +132,8 @@ static void comes_back(void) {
     CU_ASSERT(a->point.kind == b->point.kind && a->point.one_sm == b->point.one_sm);
     CU_ASSERT(a->point.throttled == b->point.throttled && a->point.footprint == b->point.footprint);
     CU_ASSERT(a->value == b->value && a->value_low == b->value_low && a->time.p90 == b->time.p90);
-    CU_ASSERT(same_number(a->point.cycles, b->point.cycles) && same_number(a->point.state.power, b->point.state.power));
+    CU_ASSERT(same_number(a->point.cycles, b->point.cycles) &&
+              same_number(a->point.state.power, b->point.state.power));
     CU_ASSERT_EQUAL(b->point.samples, 5);
     CU_ASSERT_EQUAL(memcmp(a->point.seconds, b->point.seconds, 5 * sizeof(double)), 0);
   }

@@ -1,4 +1,5 @@
-/* The harness's logic with a fake timer, NVML's error paths, matching of GPU names, and what happens without a GPU. */
+/* The harness's logic with a fake timer, NVML's error paths, matching of GPU names, and what happens without
+ * a GPU. */
 #include <math.h>
 #include <string.h>
 
@@ -41,7 +42,9 @@ static void fake_state(void *self, kvk_state *state) {
   *state = f->state;
 }
 
-static double fake_now(void *self) { return ((fake *)self)->clock; }
+static double fake_now(void *self) {
+  return ((fake *)self)->clock;
+}
 
 static fake new_fake(void) {
   fake f = {.cost = {1, 2, 3, 4}, .lie = NAN};

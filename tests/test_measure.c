@@ -1,5 +1,5 @@
-/* The measuring path without a GPU: where rows are put, what is said when no GPU is there, the dataset of measured
- * points, the options on the command line. */
+/* The measuring path without a GPU: where rows are put, what is said when no GPU is there, the dataset of
+ * measured points, the options on the command line. */
 #include <hdf5.h>
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +34,8 @@ static void places(void) {
   CU_ASSERT_EQUAL(kva_place_slots(KVA_RANDOM, TOKENS, POOL, NULL, 2, b, NULL), KV_OK);
   CU_ASSERT_NOT_EQUAL(memcmp(a, b, sizeof a), 0);
   CU_ASSERT_EQUAL(kva_place_slots(KVA_RESIDENT, TOKENS, POOL, NULL, 1, r, NULL), KV_OK);
-  for (int i = 0; i < TOKENS; i++) CU_ASSERT_EQUAL_FATAL(r[i], a[i] % 64); /* the slots of `random`, aliased */
+  for (int i = 0; i < TOKENS; i++)
+    CU_ASSERT_EQUAL_FATAL(r[i], a[i] % 64); /* the slots of `random`, aliased */
 }
 
 static void random_means_scattered(void) {
@@ -78,16 +79,28 @@ static void without_a_device(void) {
 
 static void fill(kva_measured *m) {
   const double base[] = {2e-5, 2.1e-5, 2.2e-5};
-  *m = (kva_measured){.origin = {.gpu = {.name = "Test GPU", .major = 9, .sms = 132}, .date = "2026-01-02", .power_limit = NAN},
-                      .heads = 8, .queries = 9, .pool_rows = 1000, .complete = true};
+  *m = (kva_measured){.origin = {.gpu = {.name = "Test GPU", .major = 9, .sms = 132},
+                                 .date = "2026-01-02",
+                                 .power_limit = NAN},
+                      .heads = 8,
+                      .queries = 9,
+                      .pool_rows = 1000,
+                      .complete = true};
   m->row = calloc(2, sizeof *m->row);
   CU_ASSERT_PTR_NOT_NULL_FATAL(m->row);
   m->rows = m->room = 2;
   for (int i = 0; i < 2; i++) {
     kva_measured_row *r = &m->row[i];
-    *r = (kva_measured_row){.kind = KVK_SPLIT_VERIFY, .place = i ? KVA_RESIDENT : KVA_RANDOM,
-                            .experiment = i ? KVA_WARM_GRAPH : KVA_COLD_GRAPH, .batch = 1, .copies = 1, .longest = 4096, .tokens = 4096,
-                            .useful_bytes = 5e6, .useful_flops = 6.4e8, .to_contiguous = {1.01, 1.0, 1.02}};
+    *r = (kva_measured_row){.kind = KVK_SPLIT_VERIFY,
+                            .place = i ? KVA_RESIDENT : KVA_RANDOM,
+                            .experiment = i ? KVA_WARM_GRAPH : KVA_COLD_GRAPH,
+                            .batch = 1,
+                            .copies = 1,
+                            .longest = 4096,
+                            .tokens = 4096,
+                            .useful_bytes = 5e6,
+                            .useful_flops = 6.4e8,
+                            .to_contiguous = {1.01, 1.0, 1.02}};
     r->structure.unique_kv_bytes = 4096 * 1152.0;
     r->structure.blocks = 132;
     kvk_state_clear(&r->state);
@@ -114,8 +127,9 @@ static void dataset_holds_the_points(void) {
   const char *path = kv_tmp("measured.h5");
   char text[64] = "";
   int64_t complete = 0;
-  kvk_point dram = {.name = "dram", .unit = "B", .work = 1e9, .samples = 1, .seconds = {1e-3}};   /* 1 TB/s */
-  kvk_point mma = {.name = "mma", .unit = "FLOP", .work = 1e12, .samples = 1, .seconds = {1e-2}}; /* 100 TFLOP/s */
+  kvk_point dram = {.name = "dram", .unit = "B", .work = 1e9, .samples = 1, .seconds = {1e-3}}; /* 1 TB/s */
+  kvk_point mma = {
+      .name = "mma", .unit = "FLOP", .work = 1e12, .samples = 1, .seconds = {1e-2}}; /* 100 TFLOP/s */
   CU_ASSERT_EQUAL(kva_calibration_add(&c, &dram, NULL), KV_OK);
   CU_ASSERT_EQUAL(kva_calibration_add(&c, &mma, NULL), KV_OK);
   fill(&m);
@@ -135,7 +149,8 @@ static void dataset_holds_the_points(void) {
   CU_ASSERT_STRING_EQUAL(text, "measured: Test GPU, driver unknown, 2026-01-02");
   CU_ASSERT(kv_h5_get_i64(file, "complete", &complete, NULL) == KV_OK && complete == 1);
   (void)H5Fclose(file);
-  CU_ASSERT_EQUAL(kva_measured_write(&m, NULL, &labels, path, "roofline", NULL), KV_OK); /* no ceilings: no floor */
+  CU_ASSERT_EQUAL(kva_measured_write(&m, NULL, &labels, path, "roofline", NULL),
+                  KV_OK); /* no ceilings: no floor */
   file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
   CU_ASSERT(isnan(number(file, "points/floor", 0)));
   (void)H5Fclose(file);
@@ -149,11 +164,15 @@ static void bad_options_are_named(void) {
   static const struct {
     const char *arguments, *says;
     int status;
-  } cases[] = {{"--kernels split_verify,foo", "'foo' is no kernel", 2}, {"--device x", "--device", 2},
-               {"--smem-limit 5", "--smem-limit", 2},                  {"--repeats 1", "--repeats", 2}};
+  } cases[] = {{"--kernels split_verify,foo", "'foo' is no kernel", 2},
+               {"--device x", "--device", 2},
+               {"--smem-limit 5", "--smem-limit", 2},
+               {"--repeats 1", "--repeats", 2}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char *err = NULL;
-    CU_ASSERT_EQUAL(kv_run(NULL, &err, "%s --gpu h200 --no-report %s", kv_program("roofline"), cases[i].arguments), cases[i].status);
+    CU_ASSERT_EQUAL(
+        kv_run(NULL, &err, "%s --gpu h200 --no-report %s", kv_program("roofline"), cases[i].arguments),
+        cases[i].status);
     CU_ASSERT(err && strstr(err, cases[i].says));
     free(err);
   }
@@ -163,7 +182,9 @@ static void says_why_it_models(void) {
   char *err = NULL;
   int count = 0;
   if (kvk_gpu_count(&count, NULL) == KV_OK) return;
-  CU_ASSERT_EQUAL(kv_run(NULL, &err, "%s --gpu h200 --prefix 4096 --no-report -o %s", kv_program("roofline"), kv_tmp("m.h5")), 0);
+  CU_ASSERT_EQUAL(kv_run(NULL, &err, "%s --gpu h200 --prefix 4096 --no-report -o %s", kv_program("roofline"),
+                         kv_tmp("m.h5")),
+                  0);
   CU_ASSERT(err && strstr(err, "modelled, not measured"));
   free(err);
   CU_ASSERT_EQUAL(kv_run(NULL, &err, "%s --gpu h200 --device 0 --no-report", kv_program("roofline")), 4);

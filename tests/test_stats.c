@@ -1,6 +1,6 @@
 /* Statistics: hand-computed quantiles, intervals that cover, paired ratios that take drift out. */
-#include <gsl/gsl_rng.h>
 #include <gsl/gsl_randist.h>
+#include <gsl/gsl_rng.h>
 #include <math.h>
 #include <string.h>
 
@@ -58,7 +58,8 @@ static void same_seed_same_interval(void) {
   CU_ASSERT_DOUBLE_EQUAL(a.low, c.low, 0.3);
 }
 
-/* Of 200 experiments with 30 normal values the 95 % interval of the median must cover the true one in 180 to 199. */
+/* Of 200 experiments with 30 normal values the 95 % interval of the median must cover the true one in 180 to
+ * 199. */
 static void interval_covers(void) {
   gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
   int covered = 0;
