@@ -8,7 +8,9 @@
  * and then the tree block, with the mask. Every head fetches every row twice; nothing overlaps but what 8 warps overlap
  * by chance. That is its structure, kept on purpose; nothing in it delays.
  *
- * 8 warps, 2 along the queries (16 rows each) x 4 along keys (Q K^T) or output columns (P V).
+ * The 8 warps share out keys (Q K^T: 8 each; of 32 keys warps 4 to 7 repeat what 0 to 3 do) and output columns (P V: 64
+ * each); every warp holds all 32 query rows. Maxima and sums cross the warps through shared memory in two steps. That is
+ * how Triton 3.6 lays this kernel out for sm_90: 12 barriers a tile, two dependent chains of 36 products a warp.
  */
 #include "attn_split.h"
 
@@ -20,8 +22,8 @@ template <int BN>
 struct ex_smem { /* byte offsets */
   static const uint32_t q = 0, tile = ROWS * KVK_ROW_BYTES;    /* q [32][576]; tile: K latent, K rope, V in turn */
   static const uint32_t weights = tile + BN * LATENT_BYTES;    /* [32][BN] */
-  static const uint32_t across = weights + ROWS * BN * 2;      /* [4 warps][32] maxima, then sums */
-  static const uint32_t bytes = across + 2 * 4 * ROWS * 4;
+  static const uint32_t across = weights + ROWS * BN * 2;      /* [32][8 warps] maxima or sums, then [32] */
+  static const uint32_t bytes = across + 9 * ROWS * 4;
   static const uint32_t weight_stride = BN * 2;
 };
 
@@ -31,11 +33,11 @@ struct ex_params {
 
 template <int BN>
 struct ex_thread {
-  uint32_t smem, lane, warp, along_m, along_n;
+  uint32_t smem, lane, warp;
   uint32_t head, request, prefix;
   uint64_t first;
-  float acc[16][4]; /* 16 queries x 128 columns of a warp */
-  float top[2], sum[2];
+  float acc[2][8][4]; /* 32 queries x 64 columns of a warp */
+  float top[4], sum[4]; /* of queries g, g + 8, g + 16, g + 24 */
   int32_t slot[BN / 4];
 };
 
@@ -100,146 +102,157 @@ KX_DEVICE void ex_stage_q(const sv_params &p, const ex_thread<BN> &t) {
 
 /* s += Q K^T over `steps` times 16 columns, from chunk q_chunk of Q's rows; K's rows lie `stride` apart. */
 template <int BN, int STEPS>
-KX_DEVICE void ex_multiply_q(const ex_thread<BN> &t, uint32_t q_chunk, uint32_t stride, float s[BN / 32][4]) {
-  const uint32_t q_row = 16 * t.along_m + (t.lane & 15), low = t.lane & 7;
-  const uint32_t key = (BN / 4) * t.along_n + low + (BN == 64 ? (t.lane >> 4) << 3 : 0);
+KX_DEVICE void ex_multiply_q(const ex_thread<BN> &t, uint32_t q_chunk, uint32_t stride, float s[2][4]) {
+  const uint32_t key = 8 * (t.warp % (BN / 8)) + (t.lane & 7);
 #pragma unroll
-  for (uint32_t k = 0; k < STEPS; k += 64 / BN) {
+  for (uint32_t k = 0; k < STEPS; k += 2) {
     uint32_t a[4], b[4];
-    kx_ldmatrix4(a, ex_at(t.smem + ex_smem<BN>::q, q_row, KVK_ROW_BYTES, q_chunk + 2 * k + (t.lane >> 4)));
-    if (BN == 64) { /* two units of 8 keys, one step */
-      kx_ldmatrix4(b, ex_at(t.smem + ex_smem<BN>::tile, key, stride, 2 * k + ((t.lane >> 3) & 1)));
-      kx_mma(s[0], a, b[0], b[1]);
-      kx_mma(s[BN / 32 - 1], a, b[2], b[3]);
-    } else { /* one unit of 8 keys, two steps at once */
-      if (k % 2 == 0) kx_ldmatrix4(b, ex_at(t.smem + ex_smem<BN>::tile, key, stride, 2 * k + (t.lane >> 3)));
-      kx_mma(s[0], a, b[0], b[1]);
-      kx_ldmatrix4(a, ex_at(t.smem + ex_smem<BN>::q, q_row, KVK_ROW_BYTES, q_chunk + 2 * k + 2 + (t.lane >> 4)));
-      kx_mma(s[0], a, b[2], b[3]);
+    kx_ldmatrix4(b, ex_at(t.smem + ex_smem<BN>::tile, key, stride, 2 * k + (t.lane >> 3))); /* two steps at once */
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+      const uint32_t row = 16 * (i & 1) + (t.lane & 15), chunk = q_chunk + 2 * k + (i & 2) + (t.lane >> 4);
+      kx_ldmatrix4(a, ex_at(t.smem + ex_smem<BN>::q, row, KVK_ROW_BYTES, chunk));
+      kx_mma(s[i & 1], a, b[i & 2], b[(i & 2) + 1]);
     }
   }
 }
 
-/* Over the keys of a row: 4 lanes, then the 4 warps along the keys. */
+/* Over the keys of a query: 4 lanes, then the warps. In: this thread's part for its 4 queries; out: the whole. */
 template <int BN, bool MAX>
-KX_DEVICE void ex_across(const ex_thread<BN> &t, float v[2]) {
-  const uint32_t at = t.smem + ex_smem<BN>::across + (MAX ? 0 : 4 * ROWS * 4);
-  const uint32_t row = 16 * t.along_m + t.lane / 4;
+KX_DEVICE void ex_across(const ex_thread<BN> &t, float v[4]) {
+  const uint32_t at = t.smem + ex_smem<BN>::across, tid = 32 * t.warp + t.lane;
 #pragma unroll
-  for (int i = 0; i < 2; i++) {
+  for (uint32_t i = 0; i < 4; i++)
     for (int d = 1; d < 4; d *= 2) {
       const float other = kx_shfl_xor(v[i], d);
       v[i] = MAX ? kx_max(v[i], other) : v[i] + other;
     }
-    if (t.lane % 4 == 0) kx_sts(at + 4 * (t.along_n * ROWS + row + 8 * (uint32_t)i), v[i]);
-  }
   kx_bar_sync(0, THREADS);
 #pragma unroll
-  for (int i = 0; i < 2; i++) {
-    v[i] = kx_lds_f32(at + 4 * (row + 8 * (uint32_t)i));
-    for (uint32_t w = 1; w < 4; w++) {
-      const float other = kx_lds_f32(at + 4 * (w * ROWS + row + 8 * (uint32_t)i));
-      v[i] = MAX ? kx_max(v[i], other) : v[i] + other;
-    }
+  for (uint32_t i = 0; i < 4; i++)
+    if (t.lane % 4 == 0) kx_sts(at + 4 * (8 * (t.lane / 4 + 8 * i) + t.warp), v[i]);
+  kx_bar_sync(0, THREADS);
+  float one = kx_lds_f32(at + 4 * tid); /* query tid / 8, warp tid % 8 */
+  for (int d = 1; d < BN / 8; d *= 2) {
+    const float other = kx_shfl_xor(one, d);
+    one = MAX ? kx_max(one, other) : one + other;
   }
+  if (tid % 8 == 0) kx_sts(at + 4 * (8 * ROWS + tid / 8), one);
+  kx_bar_sync(0, THREADS);
+#pragma unroll
+  for (uint32_t i = 0; i < 4; i++) v[i] = kx_lds_f32(at + 4 * (8 * ROWS + t.lane / 4 + 8 * i));
 }
 
 template <int BN>
-KX_DEVICE void ex_hide(const sv_params &p, const ex_thread<BN> &t, uint32_t tile_key, float s[BN / 32][4]) {
+KX_DEVICE void ex_hide(const sv_params &p, const ex_thread<BN> &t, uint32_t tile_key, float s[2][4]) {
+  uint32_t seen = 0;
+#pragma unroll 1
+  for (uint32_t e = 0; e < 8; e++) {
+    const uint32_t key = tile_key + 8 * (t.warp % (BN / 8)) + 2 * (t.lane & 3) + (e & 1);
+    const uint32_t query = 8 * (e / 2) + t.lane / 4;
+    const bool real = query < (uint32_t)p.queries;
+    if (key < t.prefix || (real && sv_sees(p, t.request, t.prefix, query * (uint32_t)p.heads, key))) seen |= 1u << e;
+  }
 #pragma unroll
-  for (uint32_t j = 0; j < BN / 32; j++)
-#pragma unroll
-    for (uint32_t i = 0; i < 4; i++) {
-      const uint32_t key = tile_key + (BN / 4) * t.along_n + 8 * j + 2 * (t.lane & 3) + (i & 1);
-      const uint32_t query = 16 * t.along_m + t.lane / 4 + 4 * (i & 2);
-      const bool seen = query < (uint32_t)p.queries && sv_sees(p, t.request, t.prefix, query * (uint32_t)p.heads, key);
-      if (key >= t.prefix && !seen) s[j][i] = -kx_inf();
-    }
+  for (uint32_t e = 0; e < 8; e++)
+    if (!(seen >> e & 1)) s[e / 4][e % 4] = -kx_inf();
 }
 
 /* Softmax of the tile: weights to shared memory, sums and accumulators on the scale of the new maximum. */
 template <int BN>
-KX_DEVICE void ex_soften(ex_thread<BN> &t, float s[BN / 32][4]) {
-  float top[2] = {-kx_inf(), -kx_inf()}, sum[2] = {0, 0};
+KX_DEVICE void ex_soften(ex_thread<BN> &t, float s[2][4], float shrink[4]) {
+  float top[4], sum[4];
 #pragma unroll
-  for (int j = 0; j < BN / 32; j++)
-#pragma unroll
-    for (int i = 0; i < 4; i++) top[i / 2] = kx_max(top[i / 2], s[j][i]);
+  for (int i = 0; i < 4; i++) top[i] = kx_max(s[i / 2][2 * (i % 2)], s[i / 2][2 * (i % 2) + 1]);
   ex_across<BN, true>(t, top);
 #pragma unroll
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 4; i++) {
     top[i] = kx_max(top[i], t.top[i]);
-    const float shrink = t.top[i] == top[i] ? 1.0f : kx_exp2(t.top[i] - top[i]);
+    shrink[i] = t.top[i] == top[i] ? 1.0f : kx_exp2(t.top[i] - top[i]);
     t.top[i] = top[i];
-    t.sum[i] *= shrink;
-#pragma unroll
-    for (int n = 0; n < 16; n++) t.acc[n][2 * i] *= shrink, t.acc[n][2 * i + 1] *= shrink;
     if (top[i] == -kx_inf()) top[i] = 0; /* nothing seen yet */
-  }
-  const uint32_t row = 16 * t.along_m + t.lane / 4;
-#pragma unroll
-  for (uint32_t j = 0; j < BN / 32; j++) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) s[j][i] = kx_exp2(s[j][i] - top[i / 2]), sum[i / 2] += s[j][i];
-    const uint32_t chunk = (BN / 32) * t.along_n + j, at = t.smem + ex_smem<BN>::weights + 4 * (t.lane & 3);
-    const uint32_t mask = BN == 64 ? row & 7 : (row >> 1) & 3;
-    kx_sts(at + row * ex_smem<BN>::weight_stride + ((chunk ^ mask) << 4), kx_pack_bf16(s[j][0], s[j][1]));
-    kx_sts(at + (row + 8) * ex_smem<BN>::weight_stride + ((chunk ^ mask) << 4), kx_pack_bf16(s[j][2], s[j][3]));
+    for (int e = 0; e < 2; e++) {
+      float &x = s[i / 2][2 * (i % 2) + e];
+      x = kx_exp2(x - top[i]);
+    }
+    sum[i] = s[i / 2][2 * (i % 2)] + s[i / 2][2 * (i % 2) + 1];
   }
   ex_across<BN, false>(t, sum);
-  t.sum[0] += sum[0];
-  t.sum[1] += sum[1];
+#pragma unroll
+  for (int i = 0; i < 4; i++) t.sum[i] = t.sum[i] * shrink[i] + sum[i];
+}
+
+/* Weights to shared memory, [32][BN]; 16-byte chunks xor-swizzled so that 8 rows spread over the banks. */
+template <int BN>
+KX_DEVICE uint32_t ex_weight_at(uint32_t smem, uint32_t row, uint32_t chunk) {
+  const uint32_t mask = BN == 64 ? row & 7 : (row >> 1) & 3;
+  return smem + ex_smem<BN>::weights + row * ex_smem<BN>::weight_stride + ((chunk ^ mask) << 4);
 }
 
 template <int BN>
-KX_DEVICE void ex_multiply_v(ex_thread<BN> &t) {
-  const uint32_t row = 16 * t.along_m + (t.lane & 15), mask = BN == 64 ? row & 7 : (row >> 1) & 3;
+KX_DEVICE void ex_store_weights(const ex_thread<BN> &t, const float s[2][4]) {
+  if (t.warp >= BN / 8) return;
+#pragma unroll
+  for (uint32_t i = 0; i < 4; i++)
+    kx_sts(ex_weight_at<BN>(t.smem, 8 * i + t.lane / 4, t.warp) + 4 * (t.lane & 3),
+           kx_pack_bf16(s[i / 2][2 * (i % 2)], s[i / 2][2 * (i % 2) + 1]));
+}
+
+template <int BN>
+KX_DEVICE void ex_multiply_v(ex_thread<BN> &t, const float shrink[4]) {
+#pragma unroll
+  for (int m = 0; m < 2; m++)
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) t.acc[m][n][i] *= shrink[2 * m + i / 2];
 #pragma unroll
   for (uint32_t k = 0; k < BN / 16; k++) {
-    uint32_t a[4], b[4];
-    kx_ldmatrix4(a, t.smem + ex_smem<BN>::weights + row * ex_smem<BN>::weight_stride + (((2 * k + (t.lane >> 4)) ^ mask) << 4));
-    const uint32_t key = 16 * k + (t.lane & 15);
+    uint32_t a[2][4], b[4];
+    kx_ldmatrix4(a[0], ex_weight_at<BN>(t.smem, t.lane & 15, 2 * k + (t.lane >> 4)));
+    kx_ldmatrix4(a[1], ex_weight_at<BN>(t.smem, 16 + (t.lane & 15), 2 * k + (t.lane >> 4)));
 #pragma unroll
-    for (uint32_t n = 0; n < 16; n += 2) {
-      kx_ldmatrix4_trans(b, ex_at(t.smem + ex_smem<BN>::tile, key, LATENT_BYTES, 16 * t.along_n + n + (t.lane >> 4)));
-      kx_mma(t.acc[n], a, b[0], b[1]);
-      kx_mma(t.acc[n + 1], a, b[2], b[3]);
+    for (uint32_t n = 0; n < 8; n += 2) {
+      kx_ldmatrix4_trans(b, ex_at(t.smem + ex_smem<BN>::tile, 16 * k + (t.lane & 15), LATENT_BYTES, 8 * t.warp + n + (t.lane >> 4)));
+#pragma unroll
+      for (int m = 0; m < 2; m++) {
+        kx_mma(t.acc[m][n], a[m], b[0], b[1]);
+        kx_mma(t.acc[m][n + 1], a[m], b[2], b[3]);
+      }
     }
   }
 }
 
 template <int BN>
 KX_DEVICE void ex_tile(const sv_params &p, ex_thread<BN> &t, uint32_t key) {
-  float s[BN / 32][4];
-#pragma unroll
-  for (int j = 0; j < BN / 32; j++) s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
+  float s[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}, shrink[4];
   ex_find_slots<BN>(p, t, key);
   ex_stage_latent<BN>(p, t);
   ex_multiply_q<BN, 32>(t, 0, LATENT_BYTES, s);
   ex_stage_rope<BN>(p, t, key);
   ex_multiply_q<BN, 4>(t, 64, 128, s);
 #pragma unroll
-  for (int j = 0; j < BN / 32; j++)
-#pragma unroll
-    for (int i = 0; i < 4; i++) s[j][i] *= p.scale_log2;
+  for (int e = 0; e < 8; e++) s[e / 4][e % 4] *= p.scale_log2;
   if (key + BN > t.prefix) ex_hide<BN>(p, t, key, s);
-  ex_soften<BN>(t, s);
+  ex_soften<BN>(t, s, shrink);
+  ex_store_weights<BN>(t, s);
   ex_stage_latent<BN>(p, t);
-  ex_multiply_v<BN>(t);
+  ex_multiply_v<BN>(t, shrink);
 }
 
 template <int BN>
 KX_DEVICE void ex_store(const sv_params &p, const ex_thread<BN> &t) {
 #pragma unroll
-  for (uint32_t i = 0; i < 2; i++) {
-    const uint32_t query = 16 * t.along_m + t.lane / 4 + 8 * i;
+  for (uint32_t i = 0; i < 4; i++) {
+    const uint32_t query = t.lane / 4 + 8 * i;
     if (query >= (uint32_t)p.queries) continue;
     const uint64_t row = ((uint64_t)t.request * (uint32_t)p.queries + query) * (uint32_t)p.heads + t.head;
     const float inverse = t.sum[i] == 0 ? 0.0f : 1.0f / t.sum[i];
-    uint32_t *out = (uint32_t *)(p.out + row * KVK_LATENT + 128 * t.along_n) + (t.lane & 3);
+    uint32_t *out = (uint32_t *)(p.out + row * KVK_LATENT + 64 * t.warp) + (t.lane & 3);
 #pragma unroll
-    for (int n = 0; n < 16; n++) out[4 * n] = kx_pack_bf16(t.acc[n][2 * i] * inverse, t.acc[n][2 * i + 1] * inverse);
-    if (p.lse && t.along_n == 0 && t.lane % 4 == 0) p.lse[row] = (t.top[i] + kx_log2(t.sum[i])) * 0.693147180559945309f;
+    for (int n = 0; n < 8; n++)
+      out[4 * n] = kx_pack_bf16(t.acc[i / 2][n][2 * (i % 2)] * inverse, t.acc[i / 2][n][2 * (i % 2) + 1] * inverse);
+    if (p.lse && t.warp == 0 && t.lane % 4 == 0) p.lse[row] = (t.top[i] + kx_log2(t.sum[i])) * 0.693147180559945309f;
   }
 }
 
@@ -251,16 +264,14 @@ KX_KERNEL KX_BOUNDS(256, 1) ex_kernel(KX_PARAM ex_params params) {
   t.smem = kx_smem();
   t.lane = kx_tid() % 32;
   t.warp = kx_tid() / 32;
-  t.along_m = t.warp & 1;
-  t.along_n = t.warp >> 1;
   t.head = kx_block();
   t.request = kx_block_y();
   t.first = p.indptr[t.request];
   t.prefix = sv_prefix(p, t.request);
-  t.top[0] = t.top[1] = -kx_inf();
-  t.sum[0] = t.sum[1] = 0;
 #pragma unroll
-  for (int n = 0; n < 16; n++) t.acc[n][0] = t.acc[n][1] = t.acc[n][2] = t.acc[n][3] = 0;
+  for (int i = 0; i < 4; i++) t.top[i] = -kx_inf(), t.sum[i] = 0;
+#pragma unroll
+  for (int e = 0; e < 64; e++) t.acc[e / 32][e / 4 % 8][e % 4] = 0;
   ex_stage_q<BN>(p, t);
   const uint32_t keys = t.prefix + (uint32_t)p.tree;
   for (uint32_t key = 0; key < keys; key += BN) ex_tile<BN>(p, t, key);

@@ -577,7 +577,7 @@ struct sv_sum {
 KX_DEVICE void sv_add(sv_sum &x, kx_u4 v, float lse) {
   const uint32_t word[4] = {v.x, v.y, v.z, v.w};
   if (lse == -kx_inf()) return;
-  const float top = lse > x.top ? lse : x.top, shrink = x.top == top ? 1.0f : kx_exp2(x.top - top), weight = kx_exp2(lse - top);
+  const float top = lse > x.top || lse != lse ? lse : x.top, shrink = x.top == top ? 1.0f : kx_exp2(x.top - top), weight = kx_exp2(lse - top);
   x.top = top;
   x.sum = x.sum * shrink + weight;
 #pragma unroll
