@@ -186,13 +186,31 @@ typedef uint64_t (*count_of)(const kva_measured *, const kva_measured_row *);
     (void)m, (void)r;                                                          \
     return (uint64_t)(expression);                                             \
   }
-COUNT(kind, r->kind)
+/* Only kernels and layouts that were run get a row in /kernels and /layouts: a row's index is its rank among
+ * those. */
+static unsigned kind_of(const kva_measured_row *r) {
+  return (unsigned)r->kind;
+}
+static unsigned layout_of(const kva_measured_row *r) {
+  return (unsigned)r->experiment * KVA_PLACES + (unsigned)r->place;
+}
+static bool is_used(const kva_measured *m, unsigned (*of)(const kva_measured_row *), unsigned which) {
+  for (size_t i = 0; i < m->rows; i++)
+    if (of(&m->row[i]) == which) return true;
+  return false;
+}
+static unsigned rank_of(const kva_measured *m, unsigned (*of)(const kva_measured_row *), unsigned which) {
+  unsigned rank = 0;
+  for (unsigned k = 0; k < which; k++) rank += is_used(m, of, k);
+  return rank;
+}
+COUNT(kind, rank_of(m, kind_of, kind_of(r)))
 COUNT(prefix, r->longest)
 COUNT(tokens, r->tokens)
 COUNT(heads, m->heads)
 COUNT(queries, m->queries)
 COUNT(batch, r->batch)
-COUNT(place, (unsigned)r->experiment *KVA_PLACES + (unsigned)r->place)
+COUNT(place, rank_of(m, layout_of, layout_of(r)))
 COUNT(blocks, r->structure.blocks)
 COUNT(copies, r->copies)
 COUNT(runs, r->time.n)
@@ -248,21 +266,27 @@ static kv_status write_names(table *t) {
   static const char *const how[KVA_EXPERIMENTS] = {"", ", eager", ", warm", ", replicated"};
   enum { LAYOUTS = KVA_EXPERIMENTS * KVA_PLACES };
   char layout[LAYOUTS][40];
-  const char *name[KVK_KINDS], *layouts[LAYOUTS];
+  const char *name[KVK_KINDS], *text[KVK_KINDS], *layouts[LAYOUTS];
+  uint64_t kinds = 0, n = 0;
   static const char *const resources[] = {"not attributed"};
-  for (int k = 0; k < KVK_KINDS; k++) name[k] = kvk_kind_name((kvk_kind)k);
-  for (int i = 0; i < LAYOUTS; i++) {
-    (void)snprintf(layout[i], sizeof layout[i], "%s%s", kva_place_name((kva_place)(i % KVA_PLACES)),
-                   how[i / KVA_PLACES]);
-    layouts[i] = layout[i];
+  for (unsigned k = 0; k < KVK_KINDS; k++) {
+    if (!is_used(t->m, kind_of, k)) continue;
+    name[kinds] = kvk_kind_name((kvk_kind)k);
+    text[kinds++] = about[k];
   }
-  kv_status st = kv_h5_write_strings(t->file, "kernels/name", KVK_KINDS, name, "Kernel", t->err);
+  for (unsigned i = 0; i < LAYOUTS; i++) {
+    if (!is_used(t->m, layout_of, i)) continue;
+    (void)snprintf(layout[n], sizeof layout[n], "%s%s", kva_place_name((kva_place)(i % KVA_PLACES)),
+                   how[i / KVA_PLACES]);
+    layouts[n] = layout[n];
+    n++;
+  }
+  kv_status st = kv_h5_write_strings(t->file, "kernels/name", kinds, name, "Kernel", t->err);
   if (!st)
-    st =
-        kv_h5_write_strings(t->file, "kernels/description", KVK_KINDS, about, "What the kernel does", t->err);
+    st = kv_h5_write_strings(t->file, "kernels/description", kinds, text, "What the kernel does", t->err);
   if (!st)
-    st = kv_h5_write_strings(t->file, "layouts/name", LAYOUTS, layouts,
-                             "Where the rows lie and how it was run", t->err);
+    st = kv_h5_write_strings(t->file, "layouts/name", n, layouts, "Where the rows lie and how it was run",
+                             t->err);
   return st ? st
             : kv_h5_write_strings(t->file, "resources/name", 1, resources, "Resource that binds", t->err);
 }
