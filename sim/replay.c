@@ -425,7 +425,7 @@ static kv_status commit_ahead(const context *c, request *q) {
     st = kvs_row_append(&q->row, &c->r->options.geometry, q->tail[i], (int32_t)k, c->err);
   }
   q->tail_n -= n;
-  memmove(q->tail, q->tail + n, q->tail_n * sizeof *q->tail);
+  if (n) memmove(q->tail, q->tail + n, q->tail_n * sizeof *q->tail);
   return st;
 }
 
