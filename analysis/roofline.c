@@ -355,7 +355,7 @@ static kv_status measure(const options *o, const kva_run *run, const kvm_verify 
 }
 
 static kv_status run_all(options *o, const char *command, kv_error *err) {
-  char why[200] = "";
+  char why[200] = "", note[420] = "";
   roofline_gpu chosen = {0};
   kvm_verify *problems = NULL;
   uint64_t n = 0;
@@ -372,10 +372,10 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
     st = measure(o, &run, &problems[0], command, why, err);
     if (st != KV_END) goto done;
     st = KV_OK;
-    if (!o->quiet) fprintf(stderr, "roofline: modelled, not measured: %s\n", why);
+    (void)snprintf(note, sizeof note, "%s; not measured: %s", chosen.note, why);
   }
   if (!st) st = kva_run_predict(&run, problems, n, err);
-  if (!st) st = deliver(o, &run, chosen.note, command, err);
+  if (!st) st = deliver(o, &run, note, command, err);
 done:
   kva_run_free(&run);
   free(problems);
