@@ -18,7 +18,7 @@ struct sv_params {
   const uint64_t *indptr, *mask_indptr;
   const int32_t *slots, *tree_slots;
   const void *mask;
-  uint16_t *out, *part_out; /* part_out [partial][8 * tiles8][latent] */
+  uint16_t *out, *part_out; /* part_out [partial][tiles8][512 pieces of 16 bytes]: see sv_leave_values */
   float *lse, *part_lse;    /* part_lse [partial][8 * tiles8], base-2 logarithm */
   float scale_log2;         /* scale * log2(e) */
   int batch, queries, heads, tree, mask_kind;
@@ -65,8 +65,9 @@ KX_DEVICE uint32_t sv_scan(uint32_t v, uint32_t lane) {
 KX_DEVICE sv_list sv_survey(const sv_params &p, uint32_t request, uint32_t lane) {
   const uint32_t groups = (uint32_t)p.cut.groups;
   sv_list x = {0, 0, false, 0, 0};
+  if (p.batch == 1) x.total = sv_units(p, sv_tiles(p, 0)); /* the common case, without shuffles */
 #pragma unroll 1
-  for (uint32_t base = 0; base < (uint32_t)p.batch; base += 32) {
+  for (uint32_t base = 0; base < (uint32_t)p.batch && p.batch > 1; base += 32) {
     const uint32_t i = base + lane;
     const uint32_t sum = sv_scan(i < (uint32_t)p.batch ? sv_units(p, sv_tiles(p, i)) : 0, lane);
     if (request > base) x.before += kx_shfl(sum, request - base > 32 ? 31 : (int)(request - base) - 1);
@@ -84,6 +85,11 @@ KX_DEVICE sv_list sv_survey(const sv_params &p, uint32_t request, uint32_t lane)
 KX_DEVICE sv_place sv_locate(const sv_params &p, const sv_list &list, uint32_t at, uint32_t lane) {
   const uint32_t groups = list.aligned ? 1 : (uint32_t)p.cut.groups;
   uint32_t before = 0;
+  if (p.batch == 1) {
+    sv_place x = {0, 0, at, list.total, sv_tiles(p, 0)};
+    if (groups > 1) x.group = at / x.units, x.unit = at - x.group * x.units;
+    return x;
+  }
 #pragma unroll 1
   for (uint32_t base = 0;; base += 32) {
     const uint32_t i = base + lane;

@@ -77,6 +77,13 @@ KX_DEVICE void kx_mbar_wait(uint32_t bar, uint32_t parity) {
       : "memory");
 }
 
+/* Whether it has, without waiting. */
+KX_DEVICE bool kx_mbar_test(uint32_t bar, uint32_t parity) {
+  uint32_t done;
+  asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}\n" : "=r"(done) : "r"(bar), "r"(parity) : "memory");
+  return done != 0;
+}
+
 /* --- asynchronous copies, 16 bytes; bytes = 0 writes zeros and reads nothing --- */
 KX_DEVICE void kx_copy16(uint32_t to, const void *from, uint32_t bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");

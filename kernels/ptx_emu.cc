@@ -514,6 +514,13 @@ void kx_mbar_wait(uint32_t bar, uint32_t parity) {
   join(my_clocks(), b->released);
 }
 
+bool kx_mbar_test(uint32_t bar, uint32_t parity) {
+  barrier *b = mbar_at(bar);
+  if (!b || (b->generation & 1) == parity) return false;
+  join(my_clocks(), b->released);
+  return true;
+}
+
 void kx_copy16(uint32_t to, const void *from, uint32_t bytes) {
   word *w = checked(to, 16, "copy");
   if (!w) return;

@@ -22,6 +22,7 @@ enum sv_mode { SV_FULL, SV_LOAD_ONLY, SV_MMA_ONLY };
 const int K_STEPS = KVK_ROW_VALUES / 2 / 16; /* of one score warp: half of the columns */
 const uint32_t STAGE = KVK_TILE * KVK_ROW_BYTES;
 const float HEADROOM = 8.0f;
+const int AHEAD = 2; /* fragments of K on their way while one is multiplied */
 
 template <int NT>
 struct sv_smem { /* byte offsets */
@@ -37,11 +38,11 @@ struct sv_smem { /* byte offsets */
   static const uint32_t bars = segment + 32;
   static const uint32_t full = bars, empty = full + 8 * KVK_STAGES, ready = empty + 8 * KVK_STAGES, unused = ready + 16;
   static const uint32_t chain = unused + 16, q_full = chain + 32, q_taken = q_full + 8, bytes = q_taken + 8;
-  static const uint32_t out_stride = 2 * KVK_LATENT + 16; /* the finished rows, over the tiles */
 };
 
 struct sv_segment {
-  uint32_t request, group, first_tile, tiles, partial, whole, prefix;
+  uint32_t request, group, first_tile, tiles, partial, prefix;
+  uint64_t first; /* of the request's slots */
 };
 
 struct sv_thread {
@@ -50,60 +51,41 @@ struct sv_thread {
 
 /* --- segments --- */
 
-/* Warp 0 finds the segment at list position `at` and leaves it in shared memory; tiles = 0: none left. */
+/* Warp 0 finds the segment at list position `at` and leaves it in shared memory. */
 template <int NT>
-KX_DEVICE void sv_next_segment(const sv_params &p, const sv_thread &t, const sv_list &list, uint32_t at, uint32_t end) {
-  uint32_t word[7] = {0, 0, 0, 0, 0, 0, 0};
-  if (at < end) {
-    const sv_place x = sv_locate(p, list, at, t.lane);
-    const uint32_t run = x.units - x.unit < end - at ? x.units - x.unit : end - at;
-    const uint32_t left = x.tiles - x.unit * p.fixed_tiles;
-    const uint32_t groups = (uint32_t)p.cut.groups, block = kx_block();
-    word[0] = x.request;
-    word[1] = list.aligned ? block % groups : x.group;
-    word[2] = p.fixed_tiles ? x.unit * p.fixed_tiles : x.unit;
-    word[3] = !p.fixed_tiles ? run : left < p.fixed_tiles ? left : p.fixed_tiles;
-    word[4] = p.fixed_tiles ? at : sv_partial(p, list, list.aligned ? block / groups : block, x.request, word[1]);
-    word[5] = word[3] == x.tiles;
-    word[6] = sv_prefix(p, x.request);
-  }
+KX_DEVICE void sv_find_segment(const sv_params &p, const sv_thread &t, const sv_list &list, uint32_t at, uint32_t end) {
+  const sv_place x = sv_locate(p, list, at, t.lane);
+  const uint32_t run = x.units - x.unit < end - at ? x.units - x.unit : end - at;
+  const uint32_t left = x.tiles - x.unit * p.fixed_tiles;
+  const uint32_t groups = (uint32_t)p.cut.groups, block = kx_block(), group = list.aligned ? block % groups : x.group;
+  const uint64_t first = p.indptr[x.request];
+  const uint32_t word[8] = {x.request, group, p.fixed_tiles ? x.unit * p.fixed_tiles : x.unit,
+                            !p.fixed_tiles ? run : left < p.fixed_tiles ? left : p.fixed_tiles,
+                            p.fixed_tiles ? at : sv_partial(p, list, list.aligned ? block / groups : block, x.request, group),
+                            sv_prefix(p, x.request), (uint32_t)first, (uint32_t)(first >> 32)};
 #pragma unroll
-  for (uint32_t i = 0; i < 7; i++)
+  for (uint32_t i = 0; i < 8; i++)
     if (t.lane == i) kx_sts(t.smem + sv_smem<NT>::segment + 4 * i, word[i]);
 }
 
 template <int NT>
 KX_DEVICE sv_segment sv_read_segment(const sv_thread &t) {
-  const uint32_t at = t.smem + sv_smem<NT>::segment;
-  sv_segment s;
-  s.request = kx_lds_u32(at);
-  s.group = kx_lds_u32(at + 4);
-  s.first_tile = kx_lds_u32(at + 8);
-  s.tiles = kx_lds_u32(at + 12);
-  s.partial = kx_lds_u32(at + 16);
-  s.whole = kx_lds_u32(at + 20);
-  s.prefix = kx_lds_u32(at + 24);
+  const kx_u4 a = kx_lds_u4(t.smem + sv_smem<NT>::segment), b = kx_lds_u4(t.smem + sv_smem<NT>::segment + 16);
+  sv_segment s = {a.x, a.y, a.z, a.w, b.x, b.y, (uint64_t)b.w << 32 | b.z};
   return s;
 }
 
+/* Barriers and maxima for a new segment, by warps 1 (and 4, 5), while warp 0 looks for it. */
 template <int NT>
 KX_DEVICE void sv_reset(const sv_thread &t) {
   typedef sv_smem<NT> L;
-  const uint32_t tid = t.warp * 32 + t.lane;
-  if (tid < KVK_STAGES) {
-    kx_mbar_init(t.smem + L::full + 8 * tid, 128);
-    kx_mbar_init(t.smem + L::empty + 8 * tid, 4);
-  } else if (tid >= 32 && tid < 34) {
-    kx_mbar_init(t.smem + L::ready + 8 * (tid - 32), 2);
-    kx_mbar_init(t.smem + L::unused + 8 * (tid - 32), 4);
-  } else if (tid >= 64 && tid < 68) {
-    kx_mbar_init(t.smem + L::chain + 8 * (tid - 64), 1);
-  } else if (tid == 96) {
-    kx_mbar_init(t.smem + L::q_full, 128);
-    kx_mbar_init(t.smem + L::q_taken, 4);
-  } else if (tid >= 128 && tid < 128 + (uint32_t)L::rows) {
-    kx_sts(t.smem + L::top + 4 * (tid - 128), -kx_inf());
+  const uint32_t tid = t.warp * 32 + t.lane, bar = tid - 32;
+  if (bar < (L::bytes - L::bars) / 8) {
+    const uint32_t at = L::bars + 8 * bar;
+    const uint32_t count = at < L::empty || at == L::q_full ? 128 : at < L::ready || at == L::q_taken ? 4 : at < L::unused ? 2 : at < L::chain ? 4 : 1;
+    kx_mbar_init(t.smem + at, count);
   }
+  if (tid >= 128 && tid < 128 + (uint32_t)L::rows) kx_sts(t.smem + L::top + 4 * (tid - 128), -kx_inf());
 }
 
 /* --- score warps --- */
@@ -149,13 +131,15 @@ KX_DEVICE void sv_multiply_q(const sv_thread &t, const sv_scores<NT> &w, uint32_
   const uint32_t latent = at + (uint32_t)w.half * 512, rope = (at ^ ((uint32_t)w.half << 6)) + 1024;
 #pragma unroll
   for (int j = 0; j < NT; j++) s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
+  uint32_t a[AHEAD + 1][4];
 #pragma unroll
-  for (int k = 0; k < K_STEPS; k++) {
-    uint32_t a[4];
-    if (k < 16) kx_ldmatrix4(a, (latent ^ (uint32_t)((k & 3) << 5)) + (uint32_t)(k / 4 * 128));
-    else kx_ldmatrix4(a, rope ^ (uint32_t)((k - 16) << 5));
+  for (int k = -AHEAD; k < K_STEPS; k++) {
+    const int next = k + AHEAD;
+    if (next < 16) kx_ldmatrix4(a[next % (AHEAD + 1)], (latent ^ (uint32_t)((next & 3) << 5)) + (uint32_t)(next / 4 * 128));
+    else if (next < K_STEPS) kx_ldmatrix4(a[next % (AHEAD + 1)], rope ^ (uint32_t)((next - 16) << 5));
+    if (k < 0) continue;
 #pragma unroll
-    for (int j = 0; j < NT; j++) kx_mma(s[j], a, w.q[k][j][0], w.q[k][j][1]);
+    for (int j = 0; j < NT; j++) kx_mma(s[j], a[k % (AHEAD + 1)], w.q[k][j][0], w.q[k][j][1]);
   }
 }
 
@@ -275,19 +259,19 @@ template <int NT>
 KX_DEVICE void sv_soften(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_scores<NT> &w, uint32_t i,
                          float s[NT][4]) {
   typedef sv_smem<NT> L;
-  const uint32_t turn = i / 2, mine = t.smem + L::chain + (uint32_t)(16 * w.pair + 8 * w.half);
+  const uint32_t turn = i / 2, chain = t.smem + L::chain + (uint32_t)(16 * w.pair + 8 * w.half);
+  const uint32_t unused = t.smem + L::unused + 8 * (uint32_t)w.pair;
   if (turn) kx_mbar_wait(t.smem + L::ready + 8 * (uint32_t)w.pair, (turn - 1) & 1); /* the other has read the last one */
   sv_exchange<NT>(t, w, s);
+  const bool free = !turn || kx_mbar_test(unused, (turn - 1) & 1), told = !i || kx_mbar_test(chain, (w.pair ? turn : turn - 1) & 1);
 #pragma unroll
   for (int j = 0; j < L::owned; j++)
 #pragma unroll
     for (int c = 0; c < 4; c++) s[j][c] *= p.scale_log2;
   if ((seg.first_tile + i + 1) * KVK_TILE > seg.prefix) sv_hide<NT>(p, t, seg, w, seg.first_tile + i, s);
-  if (turn) kx_mbar_wait(t.smem + L::unused + 8 * (uint32_t)w.pair, (turn - 1) & 1);
-  if (i) {
-    kx_mbar_wait(mine, (w.pair ? turn : turn - 1) & 1);
-    sv_take_over<NT>(t, w);
-  }
+  if (!free) kx_mbar_wait(unused, (turn - 1) & 1);
+  if (!told) kx_mbar_wait(chain, (w.pair ? turn : turn - 1) & 1);
+  if (i) sv_take_over<NT>(t, w);
   bool over = false;
 #pragma unroll
   for (int j = 0; j < L::owned; j++)
@@ -296,9 +280,12 @@ KX_DEVICE void sv_soften(const sv_params &p, const sv_thread &t, const sv_segmen
   over = kx_any(over);
   if (over) sv_raise<NT>(t, w, s);
   if (t.lane == 0) kx_sts(t.smem + L::flag + (uint32_t)(8 * w.pair + 4 * w.half), (uint32_t)over);
-  kx_sync_warp();
-  if (t.lane == 0) kx_mbar_arrive(t.smem + L::chain + (uint32_t)(16 * (1 - w.pair) + 8 * w.half));
   sv_weigh<NT>(t, w, s);
+  kx_sync_warp();
+  if (t.lane == 0) {
+    kx_mbar_arrive(t.smem + L::ready + 8 * (uint32_t)w.pair);
+    kx_mbar_arrive(t.smem + L::chain + (uint32_t)(16 * (1 - w.pair) + 8 * w.half));
+  }
 }
 
 /* At the end of a segment: sums and maxima of this warp's rows to shared memory. */
@@ -332,11 +319,7 @@ KX_DEVICE void sv_total(const sv_params &p, const sv_thread &t, const sv_segment
     sum += part * (its_top == top ? 1.0f : kx_exp2(its_top - top));
   }
   kx_sts(t.smem + L::exchange + 4 * row, sum == 0 ? 0.0f : kx_reciprocal(sum)); /* no score warp exchanges any more */
-  const float lse = top + kx_log2(sum);
-  const uint32_t query_row = seg.group * (uint32_t)p.cut.group_stride + row * (uint32_t)p.cut.row_stride;
-  if (row >= (uint32_t)p.cut.group_rows || query_row >= (uint32_t)p.cut.rows) return;
-  if (!seg.whole) p.part_lse[(uint64_t)seg.partial * L::rows + row] = lse;
-  else if (p.lse) p.lse[(uint64_t)seg.request * (uint32_t)p.cut.rows + query_row] = lse * 0.693147180559945309f;
+  p.part_lse[(uint64_t)seg.partial * L::rows + row] = top + kx_log2(sum);
 }
 
 template <int NT, int MODE>
@@ -358,11 +341,10 @@ KX_DEVICE void sv_score_role(const sv_params &p, const sv_thread &t, const sv_se
       float s[NT][4];
       sv_multiply_q<NT>(t, w, stage, s);
       sv_soften<NT>(p, t, seg, w, i, s);
-    } else if (i >= 2) {
-      kx_mbar_wait(t.smem + L::unused + 8 * (uint32_t)w.pair, (i / 2 - 1) & 1);
+    } else {
+      if (i >= 2) kx_mbar_wait(t.smem + L::unused + 8 * (uint32_t)w.pair, (i / 2 - 1) & 1);
+      if (t.lane == 0) kx_mbar_arrive(t.smem + L::ready + 8 * (uint32_t)pair);
     }
-    kx_sync_warp();
-    if (t.lane == 0) kx_mbar_arrive(t.smem + L::ready + 8 * (uint32_t)pair);
     stage += 2;
     if (stage >= KVK_STAGES) stage -= KVK_STAGES, lap ^= 1;
   }
@@ -378,23 +360,39 @@ struct sv_values {
   uint32_t to;             /* where they go in stage 0 */
   uint32_t row;            /* of the tile, that this lane helps to fetch */
   int32_t slot;            /* of the next tile to fetch */
-  uint64_t first;
 };
 
+/* This lane's share of a tile to fetch: 9 lines of its row. */
+struct sv_fetch {
+  const unsigned char *from;
+  uint32_t to, bytes;
+};
+
+template <int NT>
+KX_DEVICE int32_t sv_slot_of(const sv_params &p, const sv_segment &seg, const sv_values<NT> &v, uint32_t i) {
+  return i < seg.tiles ? sv_slot(p, seg.request, seg.first, seg.prefix, (seg.first_tile + i) * KVK_TILE + v.row) : -1;
+}
+
+template <int NT>
+KX_DEVICE sv_fetch sv_fetch_of(const sv_params &p, const sv_values<NT> &v, int32_t slot, uint32_t stage) {
+  sv_fetch f = {v.kv + (slot >= 0 ? (int64_t)slot * p.kv_stride : 0), v.to + stage * STAGE, slot >= 0 ? 16u : 0u};
+  return f;
+}
+
+KX_DEVICE void sv_fetch_line(const sv_fetch &f, uint32_t line) { kx_copy16(f.to + line * 128, f.from + line * 128, f.bytes); }
+
+/* A whole tile at once: the first ones of a segment. */
 template <int NT, int MODE>
-KX_DEVICE void sv_fetch(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_values<NT> &v, uint32_t i,
-                        uint32_t stage) {
+KX_DEVICE void sv_fetch_tile(const sv_params &p, const sv_thread &t, const sv_values<NT> &v, int32_t slot, uint32_t stage) {
   const uint32_t bar = t.smem + sv_smem<NT>::full + 8 * stage;
   if (MODE == SV_MMA_ONLY) {
     kx_mbar_arrive(bar);
     return;
   }
-  const uint32_t bytes = v.slot >= 0 ? 16 : 0;
-  const unsigned char *from = v.kv + (v.slot >= 0 ? (int64_t)v.slot * p.kv_stride : 0);
+  const sv_fetch f = sv_fetch_of<NT>(p, v, slot, stage);
 #pragma unroll
-  for (uint32_t line = 0; line < 9; line++) kx_copy16(v.to + stage * STAGE + line * 128, from + line * 128, bytes);
+  for (uint32_t line = 0; line < 9; line++) sv_fetch_line(f, line);
   kx_copy_arrive(bar);
-  if (i + 1 < seg.tiles) v.slot = sv_slot(p, seg.request, v.first, seg.prefix, (seg.first_tile + i + 1) * KVK_TILE + v.row);
 }
 
 /* The group's rows of Q into the last three stages; missing rows are zeros. */
@@ -438,37 +436,49 @@ KX_DEVICE void sv_shrink(const sv_thread &t, sv_values<NT> &v, uint32_t i) {
     }
 }
 
-template <int NT>
-KX_DEVICE void sv_multiply_v(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp, uint32_t i, uint32_t stage) {
+/* O^T += V^T P^T for tile i; between the products, the 9 lines of a tile to fetch (fetch.to = 0: none). */
+template <int NT, int MODE>
+KX_DEVICE void sv_multiply_v(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp, uint32_t i, uint32_t stage,
+                             const sv_fetch &fetch) {
   typedef sv_smem<NT> L;
   uint32_t b[NT + 1][2];
   const uint32_t weights = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane & 15) * L::weight_stride + 16 * (t.lane >> 4);
-#pragma unroll
-  for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], weights + 16 * (uint32_t)j);
-  if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], weights - 16 * (t.lane >> 4) + 16 * (NT - 1));
   const uint32_t row = (t.lane & 7) + ((t.lane >> 4) << 3), chunk = (t.lane >> 3) & 1;
   const uint32_t at = t.smem + stage * STAGE + row * KVK_ROW_BYTES + ((chunk ^ (t.lane & 7)) << 4) + 256 * value_warp;
+  if (MODE != SV_LOAD_ONLY) {
+#pragma unroll
+    for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], weights + 16 * (uint32_t)j);
+    if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], weights - 16 * (t.lane >> 4) + 16 * (NT - 1));
+  }
 #pragma unroll
   for (int m = 0; m < 8; m++) {
     uint32_t a[4];
-    kx_ldmatrix4_trans(a, (at ^ (uint32_t)((m & 3) << 5)) + (uint32_t)(m / 4 * 128));
+    if (MODE != SV_LOAD_ONLY) kx_ldmatrix4_trans(a, (at ^ (uint32_t)((m & 3) << 5)) + (uint32_t)(m / 4 * 128));
+    if (MODE != SV_MMA_ONLY && fetch.to) sv_fetch_line(fetch, (uint32_t)m);
 #pragma unroll
-    for (int j = 0; j < NT; j++) kx_mma(v.o[m][j], a, b[j][0], b[j][1]);
+    for (int j = 0; j < NT; j++)
+      if (MODE != SV_LOAD_ONLY) kx_mma(v.o[m][j], a, b[j][0], b[j][1]);
   }
+  if (MODE != SV_MMA_ONLY && fetch.to) sv_fetch_line(fetch, 8);
 }
 
-/* Divides by the sums and lays the rows out in shared memory, over the tiles. */
+/* Divides by the sums and leaves the partial result as it lies in the registers. Unit j of 8 query rows: 512 pieces of 16
+ * bytes, piece 128 value_warp + 32 n + lane; its words hold rows 2t (low half) and 2t + 1 of columns
+ * 128 value_warp + 32 n + g, + 8, + 16, + 24. */
 template <int NT>
-KX_DEVICE void sv_lay_out(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp) {
+KX_DEVICE void sv_leave_values(const sv_params &p, const sv_thread &t, const sv_segment &seg, const sv_values<NT> &v,
+                               uint32_t value_warp) {
   typedef sv_smem<NT> L;
+  kx_u4 *to = (kx_u4 *)p.part_out + (uint64_t)seg.partial * NT * 512 + 128 * value_warp + t.lane;
 #pragma unroll
   for (int j = 0; j < NT; j++) {
     const kx_f2 inverse = kx_lds_f2(t.smem + L::exchange + 32 * (uint32_t)j + 8 * (t.lane & 3));
-    const uint32_t at = t.smem + ((uint32_t)(8 * j) + t.lane / 4) * L::out_stride + 256 * value_warp + 4 * (t.lane & 3);
 #pragma unroll
-    for (int m = 0; m < 8; m++) {
-      kx_sts(at + (uint32_t)(32 * m), kx_transpose(kx_pack_bf16(v.o[m][j][0] * inverse.x, v.o[m][j][1] * inverse.y)));
-      kx_sts(at + (uint32_t)(32 * m + 16), kx_transpose(kx_pack_bf16(v.o[m][j][2] * inverse.x, v.o[m][j][3] * inverse.y)));
+    for (int n = 0; n < 4; n++) {
+      const float *low = v.o[2 * n][j], *high = v.o[2 * n + 1][j];
+      const kx_u4 piece = {kx_pack_bf16(low[0] * inverse.x, low[1] * inverse.y), kx_pack_bf16(low[2] * inverse.x, low[3] * inverse.y),
+                           kx_pack_bf16(high[0] * inverse.x, high[1] * inverse.y), kx_pack_bf16(high[2] * inverse.x, high[3] * inverse.y)};
+      to[512 * j + 32 * n] = piece;
     }
   }
 }
@@ -477,31 +487,40 @@ template <int NT, int MODE>
 KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_segment &seg, uint32_t value_warp) {
   typedef sv_smem<NT> L;
   sv_values<NT> v;
+  int32_t slots[KVK_STAGES];
   v.row = 4 * value_warp + t.lane / 8;
   v.kv = (const unsigned char *)p.kv + 16 * (t.lane & 7);
   v.to = t.smem + v.row * KVK_ROW_BYTES + (((t.lane & 7) ^ (v.row & 7)) << 4);
-  v.first = p.indptr[seg.request];
-  v.slot = sv_slot(p, seg.request, v.first, seg.prefix, seg.first_tile * KVK_TILE + v.row);
+#pragma unroll
+  for (uint32_t i = 0; i < KVK_STAGES; i++) slots[i] = sv_slot_of<NT>(p, seg, v, i);
+  sv_fetch_q<NT>(p, t, seg, v);
+#pragma unroll
+  for (uint32_t i = 0; i < 2; i++)
+    if (i < seg.tiles) sv_fetch_tile<NT, MODE>(p, t, v, slots[i], i);
 #pragma unroll
   for (int m = 0; m < 8; m++)
 #pragma unroll
     for (int j = 0; j < NT; j++) v.o[m][j][0] = v.o[m][j][1] = v.o[m][j][2] = v.o[m][j][3] = 0;
-  sv_fetch_q<NT>(p, t, seg, v);
-  for (uint32_t i = 0; i < 2 && i < seg.tiles; i++) sv_fetch<NT, MODE>(p, t, seg, v, i, i);
+  v.slot = sv_slot_of<NT>(p, seg, v, KVK_STAGES);
   kx_mbar_wait(t.smem + L::q_taken, 0);
   if (MODE == SV_MMA_ONLY) sv_zero_tiles<NT>(t, value_warp);
-  for (uint32_t i = 2; i < KVK_STAGES && i < seg.tiles; i++) sv_fetch<NT, MODE>(p, t, seg, v, i, i);
-  uint32_t stage = 0, lap = 0, old_stage = 0, old_lap = 0;
+#pragma unroll
+  for (uint32_t i = 2; i < KVK_STAGES; i++)
+    if (i < seg.tiles) sv_fetch_tile<NT, MODE>(p, t, v, slots[i], i);
+  uint32_t stage = 0, old_stage = 0, old_lap = 0, lap = 0;
   for (uint32_t i = 0; i < seg.tiles; i++) {
-    if (i && i + KVK_STAGES - 1 < seg.tiles) {
-      kx_mbar_wait(t.smem + L::empty + 8 * old_stage, old_lap);
-      sv_fetch<NT, MODE>(p, t, seg, v, i + KVK_STAGES - 1, old_stage);
-    }
+    const bool refill = i && i + KVK_STAGES - 1 < seg.tiles;
+    sv_fetch fetch = {v.kv, 0, 0};
     kx_mbar_wait(t.smem + L::ready + 8 * (i & 1), i / 2 & 1);
-    if (MODE != SV_LOAD_ONLY) {
-      sv_shrink<NT>(t, v, i);
-      sv_multiply_v<NT>(t, v, value_warp, i, stage);
+    if (refill) {
+      kx_mbar_wait(t.smem + L::empty + 8 * old_stage, old_lap);
+      fetch = sv_fetch_of<NT>(p, v, v.slot, old_stage);
+      v.slot = sv_slot_of<NT>(p, seg, v, i + KVK_STAGES);
     }
+    if (MODE != SV_LOAD_ONLY) sv_shrink<NT>(t, v, i);
+    sv_multiply_v<NT, MODE>(t, v, value_warp, i, stage, fetch);
+    if (refill && MODE != SV_MMA_ONLY) kx_copy_arrive(t.smem + L::full + 8 * old_stage);
+    if (refill && MODE == SV_MMA_ONLY) kx_mbar_arrive(t.smem + L::full + 8 * old_stage);
     kx_sync_warp();
     if (t.lane == 0) {
       kx_mbar_arrive(t.smem + L::empty + 8 * stage);
@@ -511,45 +530,28 @@ KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_se
     old_lap = lap;
     if (++stage == KVK_STAGES) stage = 0, lap ^= 1;
   }
-  kx_bar_sync(0, KVK_SPLIT_THREADS); /* sums are there, tiles are done with */
-  sv_lay_out<NT>(t, v, value_warp);
-}
-
-/* --- results --- */
-
-template <int NT>
-KX_DEVICE void sv_store(const sv_params &p, const sv_thread &t, const sv_segment &seg) {
-  typedef sv_smem<NT> L;
-  const uint32_t tid = t.warp * 32 + t.lane;
-  for (uint32_t i = tid; i < (uint32_t)p.cut.group_rows * 64; i += KVK_SPLIT_THREADS) {
-    const uint32_t column = i / 64, chunk = i % 64;
-    const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + column * (uint32_t)p.cut.row_stride;
-    if (row >= (uint32_t)p.cut.rows) continue;
-    uint16_t *to = seg.whole ? p.out + ((uint64_t)seg.request * (uint32_t)p.cut.rows + row) * KVK_LATENT
-                             : p.part_out + ((uint64_t)seg.partial * L::rows + column) * KVK_LATENT;
-    ((kx_u4 *)to)[chunk] = kx_lds_u4(t.smem + column * L::out_stride + 16 * chunk);
-  }
+  kx_bar_sync(0, KVK_SPLIT_THREADS); /* the sums are there */
+  sv_leave_values<NT>(p, t, seg, v, value_warp);
 }
 
 template <int NT, int MODE>
 KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
-  sv_thread t = {kx_smem(), kx_tid() % 32, kx_tid() / 32};
+  const sv_thread t = {kx_smem(), kx_tid() % 32, kx_tid() / 32};
   kx_grid_release();
   const sv_list list = sv_survey(p, 0, t.lane); /* every warp for itself */
   const uint32_t worker = list.aligned ? kx_block() / (uint32_t)p.cut.groups : kx_block();
   const uint32_t length = (list.aligned ? 1 : (uint32_t)p.cut.groups) * list.total;
   uint32_t at = p.fixed_tiles ? worker : worker * list.share;
   const uint32_t end = p.fixed_tiles || length < at + list.share ? length : at + list.share;
-  if (list.aligned && worker >= list.workers) return; /* blocks left over */
   const int low = (int)(t.warp & 1), high = (int)(t.warp >> 2), second = (int)(t.warp >> 1 & 1);
   const bool scores = p.spread ? !second : !high;
   const int upper = p.spread ? high : second;
-  for (;;) {
-    if (t.warp == 0) sv_next_segment<NT>(p, t, list, at, end);
+  if (worker >= list.workers) return; /* left over by the cut into equal groups */
+  while (at < end) {
+    if (t.warp == 0) sv_find_segment<NT>(p, t, list, at, end);
     sv_reset<NT>(t);
     kx_bar_sync(0, KVK_SPLIT_THREADS);
     const sv_segment seg = sv_read_segment<NT>(t);
-    if (!seg.tiles) return;
     if (scores) {
       sv_score_role<NT, MODE>(p, t, seg, upper, low);
       kx_bar_sync(3, 128);
@@ -558,49 +560,50 @@ KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
     } else {
       sv_value_role<NT, MODE>(p, t, seg, (uint32_t)(2 * upper + low));
     }
-    kx_bar_sync(0, KVK_SPLIT_THREADS); /* the rows are laid out */
-    sv_store<NT>(p, t, seg);
-    kx_bar_sync(0, KVK_SPLIT_THREADS); /* and read, and the sums too */
     at += p.fixed_tiles ? p.blocks : seg.tiles;
   }
 }
 
-/* --- merge of the partial results: a block a query row --- */
+/* --- merge of the partial results --- */
 
-/* 64 threads of 8 values hold a row; 8 such teams take every 8th partial. All loads of a turn leave before any is used. */
-const uint32_t MERGE_THREADS = 512, TEAM = 64, TEAMS = MERGE_THREADS / TEAM, MERGE_SMEM = MERGE_THREADS * 32 + TEAMS * 8;
+/* A block takes 512 / TEAMS pieces (see sv_leave_values) of one unit of 8 query rows; team k of its threads every TEAMS-th
+ * partial. All loads of a turn leave before any is used. */
+const uint32_t MERGE_THREADS = 512, MERGE_STATS = MERGE_THREADS * 32;
 
-struct sv_sum {
-  float acc[8], top, sum;
+struct sv_sum { /* of one piece: even accumulators are query row 2t, odd ones 2t + 1 */
+  float acc[8], top[2], sum[2];
 };
 
-KX_DEVICE void sv_add(sv_sum &x, kx_u4 v, float lse) {
+KX_DEVICE void sv_add(sv_sum &x, kx_u4 v, kx_f2 lse) {
   const uint32_t word[4] = {v.x, v.y, v.z, v.w};
-  if (lse == -kx_inf()) return;
-  const float top = lse > x.top || lse != lse ? lse : x.top, shrink = x.top == top ? 1.0f : kx_exp2(x.top - top), weight = kx_exp2(lse - top);
-  x.top = top;
-  x.sum = x.sum * shrink + weight;
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    x.acc[2 * i] = x.acc[2 * i] * shrink + weight * kx_bits_float(word[i] << 16);
-    x.acc[2 * i + 1] = x.acc[2 * i + 1] * shrink + weight * kx_bits_float(word[i] & 0xffff0000u);
+  for (int q = 0; q < 2; q++) {
+    const float l = q ? lse.y : lse.x;
+    if (l == -kx_inf()) continue;
+    const float top = l > x.top[q] || l != l ? l : x.top[q];
+    const float shrink = x.top[q] == top ? 1.0f : kx_exp2(x.top[q] - top), weight = kx_exp2(l - top);
+    x.top[q] = top;
+    x.sum[q] = x.sum[q] * shrink + weight;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      x.acc[2 * i + q] = x.acc[2 * i + q] * shrink + weight * kx_bits_float(q ? word[i] & 0xffff0000u : word[i] << 16);
   }
 }
 
 /* This team's share of the partials. */
-KX_DEVICE void sv_walk(const sv_params &p, sv_range r, uint32_t column, uint32_t team, uint32_t chunk, sv_sum &x) {
-  const uint32_t stride = 8 * (uint32_t)p.cut.tiles8;
-  const float *lse = p.part_lse + (uint64_t)r.first * stride + column;
-  const kx_u4 *from = (const kx_u4 *)(p.part_out + ((uint64_t)r.first * stride + column) * KVK_LATENT) + chunk;
+template <int TEAMS>
+KX_DEVICE void sv_walk(const sv_params &p, sv_range r, uint32_t unit, uint32_t team, uint32_t piece, sv_sum &x) {
+  const uint32_t units = (uint32_t)p.cut.tiles8;
+  const kx_f2 *lse = (const kx_f2 *)p.part_lse + ((uint64_t)r.first * units + unit) * 4 + (piece & 3);
+  const kx_u4 *from = (const kx_u4 *)p.part_out + ((uint64_t)r.first * units + unit) * 512 + piece;
 #pragma unroll 1
   for (uint32_t base = team; base < r.count; base += 8 * TEAMS) {
     kx_u4 v[8];
-    float l[8];
+    kx_f2 l[8];
 #pragma unroll
     for (uint32_t i = 0; i < 8; i++) {
       const uint32_t s = base + i * TEAMS;
-      l[i] = s < r.count ? lse[(uint64_t)s * stride] : -kx_inf();
-      if (s < r.count) v[i] = from[(uint64_t)s * stride * (KVK_LATENT / 8)];
+      if (s < r.count) l[i] = lse[(uint64_t)s * units * 4], v[i] = from[(uint64_t)s * units * 512];
     }
 #pragma unroll
     for (uint32_t i = 0; i < 8; i++)
@@ -608,48 +611,78 @@ KX_DEVICE void sv_walk(const sv_params &p, sv_range r, uint32_t column, uint32_t
   }
 }
 
+/* Adds the other teams' parts of this piece to team 0's. */
+template <int TEAMS>
+KX_DEVICE void sv_join(uint32_t smem, uint32_t piece, sv_sum &x) {
+  float top[2] = {-kx_inf(), -kx_inf()};
+  sv_sum all = {{0, 0, 0, 0, 0, 0, 0, 0}, {0, 0}, {0, 0}};
+#pragma unroll
+  for (uint32_t team = 0; team < TEAMS; team++) {
+    const kx_f4 its = kx_lds_f4(smem + MERGE_STATS + 16 * (4 * team + (piece & 3)));
+    top[0] = its.x > top[0] || its.x != its.x ? its.x : top[0];
+    top[1] = its.z > top[1] || its.z != its.z ? its.z : top[1];
+  }
+#pragma unroll
+  for (uint32_t team = 0; team < TEAMS; team++) {
+    const kx_f4 its = kx_lds_f4(smem + MERGE_STATS + 16 * (4 * team + (piece & 3)));
+    const uint32_t at = smem + 32 * (team * (512 / TEAMS) + piece % (512 / TEAMS));
+    const kx_f4 a = kx_lds_f4(at), b = kx_lds_f4(at + 16);
+    const float w[2] = {its.x == -kx_inf() ? 0.0f : kx_exp2(its.x - top[0]), its.z == -kx_inf() ? 0.0f : kx_exp2(its.z - top[1])};
+    const float part[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    all.sum[0] += w[0] * its.y;
+    all.sum[1] += w[1] * its.w;
+#pragma unroll
+    for (int i = 0; i < 8; i++) all.acc[i] += w[i & 1] * part[i];
+  }
+  all.top[0] = top[0];
+  all.top[1] = top[1];
+  x = all;
+}
+
+/* One piece of the output: 8 lanes that share a query row write 16 bytes of it four times. */
+KX_DEVICE void sv_put(const sv_params &p, uint32_t request, uint32_t group, uint32_t unit, uint32_t piece, const sv_sum &x) {
+  const float inverse[2] = {x.sum[0] == 0 ? 0.0f : kx_reciprocal(x.sum[0]), x.sum[1] == 0 ? 0.0f : kx_reciprocal(x.sum[1])};
+  const uint32_t lane = piece & 31, column = 8 * unit + lane / 4, rows = (uint32_t)p.cut.rows;
+  uint32_t word[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) word[i] = kx_transpose(kx_pack_bf16(x.acc[2 * i] * inverse[0], x.acc[2 * i + 1] * inverse[1]));
+  const uint32_t row = group * (uint32_t)p.cut.group_stride + column * (uint32_t)p.cut.row_stride;
+  if (column < (uint32_t)p.cut.group_rows && row < rows) {
+    uint32_t *out = (uint32_t *)(p.out + ((uint64_t)request * rows + row) * KVK_LATENT + piece / 32 * 32) + (lane & 3);
+#pragma unroll
+    for (int i = 0; i < 4; i++) out[4 * i] = word[i];
+  }
+  if (piece >= 4 || !p.lse) return;
+#pragma unroll
+  for (uint32_t q = 0; q < 2; q++) {
+    const uint32_t its = 8 * unit + 2 * piece + q, its_row = group * (uint32_t)p.cut.group_stride + its * (uint32_t)p.cut.row_stride;
+    if (its < (uint32_t)p.cut.group_rows && its_row < rows)
+      p.lse[(uint64_t)request * rows + its_row] = (x.top[q] + kx_log2(x.sum[q])) * 0.693147180559945309f;
+  }
+}
+
+template <int TEAMS>
 KX_KERNEL KX_BOUNDS(512, 1) sv_merge_kernel(KX_PARAM sv_params p) {
-  const uint32_t tid = kx_tid(), rows = (uint32_t)p.cut.rows, smem = kx_smem();
-  const uint32_t request = kx_block() / rows, row = kx_block() % rows;
-  const bool by_head = p.cut.group_stride == 1 && p.cut.groups > 1;
-  const uint32_t group = by_head ? row % (uint32_t)p.cut.groups : row / (uint32_t)p.cut.group_rows;
-  const uint32_t column = by_head ? row / (uint32_t)p.cut.groups : row % (uint32_t)p.cut.group_rows;
+  const uint32_t tid = kx_tid(), smem = kx_smem(), groups = (uint32_t)p.cut.groups, units = (uint32_t)p.cut.tiles8;
+  const uint32_t slice = kx_block() % TEAMS, unit = kx_block() / TEAMS % units, which = kx_block() / TEAMS / units;
+  const uint32_t request = which / groups, group = which % groups;
+  const uint32_t team = tid / (512 / TEAMS), piece = slice * (512 / TEAMS) + tid % (512 / TEAMS);
   const sv_list list = sv_survey(p, request, tid % 32);
   const sv_range r = sv_partials_of(p, list, request, group, sv_units(p, sv_tiles(p, request)));
-  const uint64_t out_row = (uint64_t)request * rows + row;
-  const uint32_t team = tid / TEAM, chunk = tid % TEAM, at = smem + 32 * tid, stats = smem + 32 * MERGE_THREADS;
-  if (r.count == 1) return; /* already where it belongs */
-  sv_sum x = {{0, 0, 0, 0, 0, 0, 0, 0}, -kx_inf(), 0};
+  sv_sum x = {{0, 0, 0, 0, 0, 0, 0, 0}, {-kx_inf(), -kx_inf()}, {0, 0}};
   kx_grid_wait();
-  sv_walk(p, r, column, team, chunk, x);
-  const kx_f4 low = {x.acc[0], x.acc[1], x.acc[2], x.acc[3]}, high = {x.acc[4], x.acc[5], x.acc[6], x.acc[7]};
-  const kx_f2 stat = {x.top, x.sum};
-  kx_sts(at, low);
-  kx_sts(at + 16, high);
-  if (chunk == 0) kx_sts(stats + 8 * team, stat);
-  kx_bar_sync(0, (int)MERGE_THREADS);
-  if (team) return;
-  float top = -kx_inf(), sum = 0, acc[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-#pragma unroll
-  for (uint32_t other = 0; other < TEAMS; other++) {
-    const float its = kx_lds_f2(stats + 8 * other).x;
-    top = its > top || its != its ? its : top;
+  sv_walk<TEAMS>(p, r, unit, team, piece, x);
+  if (TEAMS > 1) {
+    const kx_f4 low = {x.acc[0], x.acc[1], x.acc[2], x.acc[3]}, high = {x.acc[4], x.acc[5], x.acc[6], x.acc[7]};
+    const kx_f4 stat = {x.top[0], x.sum[0], x.top[1], x.sum[1]};
+    kx_sts(smem + 32 * tid, low);
+    kx_sts(smem + 32 * tid + 16, high);
+    if (tid % (512 / TEAMS) < 4) kx_sts(smem + MERGE_STATS + 16 * (4 * team + (tid & 3)), stat);
+    kx_bar_sync(0, (int)MERGE_THREADS);
+    if (team) return;
+    sv_join<TEAMS>(smem, piece, x);
   }
-#pragma unroll
-  for (uint32_t other = 0; other < TEAMS; other++) {
-    const kx_f2 its = kx_lds_f2(stats + 8 * other);
-    if (its.x == -kx_inf()) continue;
-    const float weight = kx_exp2(its.x - top);
-    const kx_f4 a = kx_lds_f4(at + 32 * TEAM * other), b = kx_lds_f4(at + 32 * TEAM * other + 16);
-    sum += weight * its.y;
-    acc[0] += weight * a.x, acc[1] += weight * a.y, acc[2] += weight * a.z, acc[3] += weight * a.w;
-    acc[4] += weight * b.x, acc[5] += weight * b.y, acc[6] += weight * b.z, acc[7] += weight * b.w;
-  }
-  const float inverse = sum == 0 ? 0.0f : kx_reciprocal(sum);
-  const kx_u4 v = {kx_pack_bf16(acc[0] * inverse, acc[1] * inverse), kx_pack_bf16(acc[2] * inverse, acc[3] * inverse),
-                   kx_pack_bf16(acc[4] * inverse, acc[5] * inverse), kx_pack_bf16(acc[6] * inverse, acc[7] * inverse)};
-  ((kx_u4 *)(p.out + out_row * KVK_LATENT))[chunk] = v;
-  if (tid == 0 && p.lse) p.lse[out_row] = (top + kx_log2(sum)) * 0.693147180559945309f;
+  sv_put(p, request, group, unit, piece, x);
 }
 
 template <int NT>
@@ -700,6 +733,9 @@ extern "C" const char *KX_NAME(split)(kvk_kind kind, const kvk_problem *problem,
                        : p.cut.tiles8 == 2 ? sv_start<2>(kind, grid, p)
                        : p.cut.tiles8 == 3 ? sv_start<3>(kind, grid, p)
                                            : sv_start<5>(kind, grid, p);
-  const kx_grid merge = {(unsigned)(p.batch * p.cut.rows), 1, MERGE_THREADS, MERGE_SMEM, true, stream};
-  return failed ? failed : kx_launch(sv_merge_kernel, merge, p);
+  /* Many partials each: many small blocks and teams. The choice rests on what the host knows, so a graph can hold it. */
+  const unsigned pieces = (unsigned)(p.batch * p.cut.groups), teams = p.fixed_tiles || p.blocks > 4 * pieces ? 8 : 1;
+  const kx_grid merge = {pieces * (unsigned)p.cut.tiles8 * teams, 1, MERGE_THREADS, MERGE_STATS + 64 * teams, true, stream};
+  if (failed) return failed;
+  return teams == 8 ? kx_launch(sv_merge_kernel<8>, merge, p) : kx_launch(sv_merge_kernel<1>, merge, p);
 }
