@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the audit's fixtures again and records what cuobjdump lists in them. Needs nvcc 13.0 and cuobjdump in PATH.
 # The files are committed: another toolkit gives other bytes, and the golden results with it.
+# shellcheck disable=SC2046 # the flags are meant to be split
 set -e
 cd "$(dirname "$0")"
 g() { for t in "$@"; do case $t in
