@@ -54,9 +54,10 @@ fuzz-check:
 	@for f in $(FUZZERS); do n=$(RUNS); [ $$f = trace ] && n=$$(( n / 20 )); $(B)/san/fuzz-$$f tests/corpus/$$f $$n || exit 1; done
 
 # clang may lack the fuzzer's runtime (Debian: libclang-rt-14-dev).
-fuzz:
+# The kernels come from the library: their emulation is C++.
+fuzz: $(LIB)
 	@for f in $(FUZZERS); do mkdir -p $(B)/fuzz/$$f; \
 	  clang -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined $(CPPFLAGS_ALL) -Wno-everything tests/fuzz_$$f.c tests/trace_fixture.c \
-	    $(filter-out %stub.c,$(LIBSRC)) $(FUZZLIBS) -o $(B)/fuzz-$$f-clang || exit 1; \
+	    $(filter-out %stub.c kernels/%,$(LIBSRC)) $(LIB) $(FUZZLIBS) -o $(B)/fuzz-$$f-clang || exit 1; \
 	  $(B)/fuzz-$$f-clang -max_total_time=$(FUZZ_SECONDS) -max_len=$(FUZZ_LENGTH) -artifact_prefix=$(B)/fuzz/$$f- -print_final_stats=1 \
 	    $(B)/fuzz/$$f tests/corpus/$$f || exit 1; done
