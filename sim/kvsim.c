@@ -15,6 +15,7 @@ typedef struct command {
 
 static const command commands[] = {
     {"replay", kvsim_replay, "replay a trace: pool state, scatter of every request, dataset, report"},
+    {"whatif", kvsim_whatif, "the recorded schedule under other policies: scatter, cost, benefit, break-even"},
     {"info", kvsim_info, "what a trace holds"},
     {"import", kvsim_import, "convert a recording of another format to a kvtrace-1 file"},
 };

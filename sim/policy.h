@@ -48,6 +48,8 @@ typedef struct kvs_holder {
   int32_t tail_page;       /* KVS_PAGES: the page that the row's last, partial group lies in; -1: none of its own */
   uint32_t reach;          /* KVS_PAGES: positions that have a slot, >= owned */
   uint32_t cursor;         /* relocation: positions already looked at */
+  uint32_t bound_shared, bound_groups; /* oracle: blocks of 64 shared with others, and whole ones, when last counted */
+  bool bound_counted;
 } kvs_holder;
 
 struct kvs_policy;

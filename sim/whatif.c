@@ -215,7 +215,7 @@ static kv_status on_start(kvs_whatif *f, const kvt_event *e) {
     q->running = true;
     q->rows = q->owned = q->reach = q->cursor = 0;
     q->breaks = 0;
-    q->stale = false;
+    q->stale = q->bound_counted = false;
     q->tail_page = -1;
     w->running[w->running_n++] = q;
   } else if (!q->running || (uint32_t)e->position != q->owned || q->owned != q->rows) {
@@ -374,8 +374,9 @@ uint64_t kvs_oracle_runs(kvs_holder *const *holders, uint32_t n, kv_error *err, 
     runs = m + forced(rows, shared, 0, m);
     for (uint32_t i = 0; i < m; i++) { /* kept with the rows: how far growth can still matter */
       uint32_t next = i + 1 < m ? shared[i + 1] : 0;
-      rows[i]->cursor = shared[i] > next ? shared[i] : next;
-      rows[i]->reach = groups(rows[i]);
+      rows[i]->bound_shared = shared[i] > next ? shared[i] : next;
+      rows[i]->bound_groups = groups(rows[i]);
+      rows[i]->bound_counted = true;
     }
   }
   free(rows);
@@ -388,11 +389,10 @@ static kv_status update_bound(kvs_whatif *f) {
   kv_status st = KV_OK;
   for (uint32_t i = 0; i < w->running_n && !f->bound_due; i++) {
     const kvs_holder *q = w->running[i];
-    f->bound_due = (q->reach <= q->cursor && groups(q) > q->reach) || (q->rows && !q->breaks);
+    f->bound_due = q->bound_counted ? q->bound_groups <= q->bound_shared && groups(q) > q->bound_groups : q->rows > 0;
   }
   if (!f->bound_due) return KV_OK;
   f->bound = kvs_oracle_runs(w->running, w->running_n, w->err, &st);
-  for (uint32_t i = 0; i < w->running_n; i++) w->running[i]->breaks = 1; /* "has been counted as a row" */
   f->bound_due = false;
   return st;
 }
