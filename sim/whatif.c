@@ -19,6 +19,9 @@ struct kvs_whatif {
   kvt_step_type step_type;
   bool step_open;
   int32_t group;
+  kvt_event dup;       /* duplicates freed by the event before, kept until it is clear what the row becomes */
+  int32_t *dup_token, *dup_slot;
+  uint32_t dup_room, dup_slot_room;
   uint64_t samples;
   uint64_t bound;      /* oracle: the runs of the running rows */
   bool bound_due;
@@ -235,6 +238,48 @@ static kv_status take_back(kvs_whatif *f, const kvt_event *e, kvs_holder *q) {
   return KV_OK;
 }
 
+/* Duplicates are freed because the cache holds the same tokens; the row is pointed there next (REMAP). Where the policy
+ * dropped those early there is no duplicate, and the request's own copy stays: so the free waits for the next event. */
+static kv_status keep_duplicates(kvs_whatif *f, const kvt_event *e) {
+  kvs_world *w = &f->world;
+  kv_status st = kvs_reserve(&f->dup_token, &f->dup_room, e->count, w->err);
+  if (!st) st = kvs_reserve(&f->dup_slot, &f->dup_slot_room, e->count, w->err);
+  if (st) return st;
+  for (uint32_t i = 0; i < e->count; i++) {
+    f->dup_token[i] = e->slots[i];
+    f->dup_slot[i] = w->where[e->slots[i]];
+    w->where[e->slots[i]] = KVS_NO_TOKEN;
+  }
+  f->dup = *e;
+  return KV_OK;
+}
+
+/* What the row becomes is clear: `e` is its REMAP, or NULL. */
+static kv_status free_duplicates(kvs_whatif *f, kvs_holder *q, const kvt_event *e) {
+  kvs_world *w = &f->world;
+  const kvt_event now = w->current;
+  uint32_t k = 0, rest = 0, n = f->dup.count;
+  f->dup.count = 0;
+  for (uint32_t i = 0; e && i < e->count; i++) {
+    int32_t own = q->token[(uint32_t)e->position + i], cached = e->slots[i];
+    while (k < n && f->dup_token[k] != own) k++;
+    if (k == n || w->where[cached] != KVS_EVICTED || f->dup_slot[k] < 0) continue;
+    w->where[cached] = f->dup_slot[k];
+    if (w->tenant) w->tenant[f->dup_slot[k]] = cached;
+    f->dup_slot[k] = KVS_NO_TOKEN;
+  }
+  for (k = 0; k < n; k++)
+    if (f->dup_slot[k] >= 0) {
+      f->dup_token[rest] = f->dup_token[k];
+      w->where[f->dup_token[rest++]] = f->dup_slot[k];
+    }
+  w->current = f->dup;
+  kv_status st = rest ? kvs_placer_of(w)->release(w, q, f->dup_token, rest, KVT_FREE_DUPLICATE) : KV_OK;
+  w->current = now;
+  if (f->group == -1 && w->policy->end_group) w->policy->end_group(w);
+  return st;
+}
+
 static kv_status on_free(kvs_whatif *f, const kvt_event *e) {
   kvs_world *w = &f->world;
   kvt_free_reason why = (kvt_free_reason)e->aux;
@@ -248,7 +293,8 @@ static kv_status on_free(kvs_whatif *f, const kvt_event *e) {
     if (w->where[e->slots[i]] == KVS_NO_TOKEN) return bad_slot(f, e, i, "is free already");
     if (w->refs[e->slots[i]] && !may_be_held) return bad_slot(f, e, i, "is freed, but a running request's row holds it");
   }
-  st = kvs_placer_of(w)->release(w, q, e->slots, e->count, why);
+  st = why == KVT_FREE_DUPLICATE && w->next && q && q->running ? keep_duplicates(f, e)
+                                                               : kvs_placer_of(w)->release(w, q, e->slots, e->count, why);
   w->tally.freed += e->count;
   bool piece = f->batch->more && f->batch_event + 1 == f->batch->events;
   f->group = e->length;
@@ -262,7 +308,10 @@ static kv_status on_remap(kvs_whatif *f, const kvt_event *e) {
   kv_status st = running(f, e, &q);
   if (!st) st = in_pool(f, e);
   if (!st && (uint64_t)(uint32_t)e->position + e->count > q->rows) st = bad(f, e, "rewrites positions that the row does not have");
-  if (!st) st = hold(f, e, true);
+  if (!st) st = hold(f, e, false);
+  if (!st && f->dup.count) st = free_duplicates(f, q, e);
+  for (uint32_t i = 0; i < e->count && !st; i++)
+    if (w->where[e->slots[i]] < 0) st = bad_slot(f, e, i, "was dropped early, and the row's own copy was not freed as a duplicate");
   if (st) return st;
   for (uint32_t i = 0; i < e->count; i++) {
     int32_t old = q->token[(uint32_t)e->position + i];
@@ -272,9 +321,12 @@ static kv_status on_remap(kvs_whatif *f, const kvt_event *e) {
   kvs_world_recount(w, q);
   f->bound_due = true;
   if (!w->tell) return KV_OK;
-  st = kvs_reserve(&w->scratch, &w->scratch_room, e->count, w->err);
-  for (uint32_t i = 0; i < e->count && !st; i++) w->scratch[i] = kvs_world_slot(w, q, (uint32_t)e->position + i);
-  kvs_world_tell(w, KVT_REMAP, q->request, (uint32_t)e->position, w->scratch, e->count, -1, -1);
+  /* with pages the whole page of the first position may have been exchanged */
+  uint32_t from = (uint32_t)e->position, end = from + e->count;
+  if (w->placement == KVS_PAGES) from -= from % w->page_size;
+  st = kvs_reserve(&w->scratch, &w->scratch_room, end - from, w->err);
+  for (uint32_t p = from; p < end && !st; p++) w->scratch[p - from] = kvs_world_slot(w, q, p);
+  kvs_world_tell(w, KVT_REMAP, q->request, from, w->scratch, end - from, -1, -1);
   return st;
 }
 
@@ -573,7 +625,9 @@ kv_status kvs_whatif_batch(kvs_whatif *f, const kvt_batch *batch, kv_error *err)
   for (uint32_t i = 0; i < batch->events; i++) {
     w->current = kvt_batch_event(batch, i, slot);
     f->batch_event = i;
-    kv_status st = on_event[w->current.kind](f, &w->current);
+    bool other = f->dup.count && (w->current.kind != KVT_REMAP || w->current.request != f->dup.request);
+    kv_status st = other ? free_duplicates(f, find(f, f->dup.request), NULL) : KV_OK;
+    if (!st) st = on_event[w->current.kind](f, &w->current);
     if (!st) st = w->tell_status;
     if (w->current.kind == KVT_STEP && !st) {
       f->step_row = batch->step_rows[step++];
@@ -587,7 +641,8 @@ kv_status kvs_whatif_batch(kvs_whatif *f, const kvt_batch *batch, kv_error *err)
 
 kv_status kvs_whatif_finish(kvs_whatif *f, kv_error *err) {
   f->world.err = err;
-  kv_status st = f->world.fits ? end_step(f) : KV_OK;
+  kv_status st = f->dup.count ? free_duplicates(f, find(f, f->dup.request), NULL) : KV_OK;
+  if (!st && f->world.fits) st = end_step(f);
   kvs_whatif_result *r = &f->result;
   r->tally = f->world.tally;
   r->fits = f->world.fits;
@@ -633,6 +688,8 @@ void kvs_whatif_free(kvs_whatif *f) {
   free(f->world.running);
   free(f->index);
   free(f->empty);
+  free(f->dup_token);
+  free(f->dup_slot);
   kvs_world_fini(&f->world);
   free(f);
 }
