@@ -18,6 +18,9 @@ static const command commands[] = {
     {"whatif", kvsim_whatif, "the recorded schedule under other policies: scatter, cost, benefit, break-even"},
     {"info", kvsim_info, "what a trace holds"},
     {"import", kvsim_import, "convert a recording of another format to a kvtrace-1 file"},
+    {"sweep", kvsim_sweep, "policies x pools x GPUs, one dataset; goes on where it was interrupted"},
+    {"synth", kvsim_synth, "make up a trace from a seed, with known fragmentation"},
+    {"diff", kvsim_diff, "where two traces or two datasets differ"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

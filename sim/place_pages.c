@@ -65,6 +65,12 @@ static kv_status page_ahead(kvs_world *w, kvs_holder *q, int32_t *page) {
   return KV_OK;
 }
 
+/* Makes room for the row to reach `to`, all at once: an allocator call evicts once. */
+static bool ensure_to(kvs_world *w, const kvs_holder *q, uint32_t to) {
+  uint32_t have = (q->reach + w->page_size - 1) / w->page_size, want = (to + w->page_size - 1) / w->page_size;
+  return want <= have || kvs_world_ensure(w, want - have);
+}
+
 /* m positions more were filled, all in `page`. */
 static kv_status advance(kvs_world *w, kvs_holder *q, int32_t page, const int32_t *tokens, uint32_t m, bool commit) {
   uint32_t end = q->owned + m;
@@ -77,7 +83,7 @@ static kv_status advance(kvs_world *w, kvs_holder *q, int32_t page, const int32_
 
 static kv_status append(kvs_world *w, kvs_holder *q, const int32_t *tokens, uint32_t n, bool commit) {
   uint32_t from = q->owned;
-  kv_status st = KV_OK;
+  kv_status st = ensure_to(w, q, from + n) ? KV_OK : KV_END;
   for (uint32_t i = 0, m; i < n && !st; i += m) {
     uint32_t off = q->owned % w->page_size;
     int32_t page;
@@ -103,7 +109,7 @@ static int32_t page_behind(const kvs_world *w, const kvs_holder *q, uint32_t p) 
 }
 
 static kv_status reach_to(kvs_world *w, kvs_holder *q, uint32_t to) {
-  kv_status st = KV_OK;
+  kv_status st = ensure_to(w, q, to) ? KV_OK : KV_END;
   for (uint32_t m; q->reach < to && !st; q->reach += m) {
     uint32_t off = q->reach % w->page_size;
     m = w->page_size - off < to - q->reach ? w->page_size - off : to - q->reach;
@@ -238,12 +244,15 @@ static kv_status leave(kvs_world *w, kvs_holder *q) {
   return w->page_live[page] ? KV_OK : give_page(w, page, q->request, KVT_FREE_TAIL, -1);
 }
 
-static void drop(kvs_world *w, int32_t id) {
-  int32_t page = w->where[id] / (int32_t)w->page_size;
-  lift_token(w, id, KVS_EVICTED);
-  if (w->page_live[page] || pinned(w, page)) return;
-  (void)give_page(w, page, -1, KVT_FREE_EVICT, -1);
+static kv_status drop(kvs_world *w, const int32_t *tokens, uint32_t n) {
+  kv_status st = KV_OK;
+  for (uint32_t i = 0; i < n && !st; i++) {
+    int32_t page = w->where[tokens[i]] / (int32_t)w->page_size;
+    lift_token(w, tokens[i], KVS_EVICTED);
+    if (!w->page_live[page] && !pinned(w, page)) st = give_page(w, page, -1, KVT_FREE_EVICT, -1);
+  }
   if (w->policy->end_group) w->policy->end_group(w);
+  return st;
 }
 
 /* ---- prefix hits ---- */

@@ -100,13 +100,18 @@ static kv_status leave(kvs_world *w, kvs_holder *q) {
   return KV_OK;
 }
 
-static void drop(kvs_world *w, int32_t id) {
-  int32_t slot = w->where[id];
-  w->where[id] = KVS_EVICTED;
-  w->resident--;
-  if (w->tenant) w->tenant[slot] = -1;
-  w->policy->give(w, &slot, 1);
-  kvs_world_tell(w, KVT_FREE, -1, UINT32_MAX, &slot, 1, -1, KVT_FREE_EVICT);
+static kv_status drop(kvs_world *w, const int32_t *tokens, uint32_t n) {
+  kv_status st = kvs_reserve(&w->scratch, &w->scratch_room, n, w->err);
+  for (uint32_t i = 0; i < n && !st; i++) {
+    w->scratch[i] = w->where[tokens[i]];
+    w->where[tokens[i]] = KVS_EVICTED;
+    if (w->tenant) w->tenant[w->scratch[i]] = -1;
+  }
+  if (st) return st;
+  w->resident -= n;
+  w->policy->give(w, w->scratch, n);
+  kvs_world_tell(w, KVT_FREE, -1, UINT32_MAX, w->scratch, n, -1, KVT_FREE_EVICT);
+  return KV_OK;
 }
 
 const kvs_placer kvs_place_tokens = {append, tree, commit, release, hit, leave, drop};

@@ -66,7 +66,7 @@ typedef struct kvs_tally {
 } kvs_tally;
 
 typedef struct kvs_policy_settings {
-  uint32_t capacity;        /* slots; 0: the recording's pool */
+  uint32_t capacity;        /* slots, cut to whole pages; 0: the recording's pool */
   double low_water, high_water; /* low-water: evict below so much of the pool is free, up to so much (0.05, 0.10) */
   double scatter_limit;     /* relocate-full: broken neighbours / rows that starts a pass (0.05) */
   uint32_t pass_gap;        /* relocate-full: steps between passes at least (64) */
@@ -99,6 +99,8 @@ typedef struct kvs_world {
   uint32_t short_step, short_units;
   int32_t *scratch;         /* [scratch_room] for one event */
   uint32_t scratch_room;
+  int32_t *victims;         /* [victims_room] identities being dropped */
+  uint32_t victims_room;
   int32_t *queue;           /* relocate-idle: identities waiting, a ring of pool_size */
   uint32_t queue_first, queue_n;
   int32_t queue_before;     /* slot of the identity taken from the queue last, -1 none */
@@ -147,7 +149,7 @@ const kvs_policy *kvs_policy_find(const char *name);
 
 /* ---- the world, for policies (world.c) ---- */
 
-/* KV_ERR_USAGE for settings that cannot be meant (capacity no multiple of the page, more than 2^30). */
+/* KV_ERR_USAGE for settings that cannot be meant (a pool of less than a page or more than 2^30 slots). */
 kv_status kvs_world_init(kvs_world *world, const kvs_policy *policy, const kvs_policy_settings *settings,
                          const kvt_info *info, const int32_t *initial, kv_error *err);
 void kvs_world_fini(kvs_world *world);
@@ -156,8 +158,9 @@ kv_status kvs_world_clear(kvs_world *world, kv_error *err);
 
 /* Makes sure that `units` can be taken, evicting idle tokens where the policy may; false (and fits = false) if not. */
 bool kvs_world_ensure(kvs_world *world, uint32_t units);
-/* Drops the least recently used idle token. False when there is none. */
-bool kvs_world_evict_one(kvs_world *world);
+/* Drops up to n idle tokens, least recently used and deepest first; returns how many. They go back to the allocator the
+ * other way round: a row's tokens in their order, as SGLang frees a leaf. */
+uint32_t kvs_world_evict(kvs_world *world, uint32_t n);
 /* Moves token `identity` to `slot`; who lies there, if anybody, takes its place. Counts the copies (2 for an exchange,
  * 1 to a free slot). For sets of free slots only. */
 void kvs_world_swap(kvs_world *world, int32_t identity, int32_t slot);
@@ -211,8 +214,8 @@ typedef struct kvs_placer {
   kv_status (*hit)(kvs_world *world, kvs_holder *holder, const int32_t *tokens, uint32_t n);
   /* The holder stops running: refs are counted down, its tokens idle, its row still there. */
   kv_status (*leave)(kvs_world *world, kvs_holder *holder);
-  /* One cached token is dropped early. */
-  void (*drop)(kvs_world *world, int32_t identity);
+  /* Cached tokens are dropped early. KV_ERR_MEMORY only. */
+  kv_status (*drop)(kvs_world *world, const int32_t *tokens, uint32_t n);
 } kvs_placer;
 extern const kvs_placer kvs_place_tokens, kvs_place_compact, kvs_place_pages;
 const kvs_placer *kvs_placer_of(const kvs_world *world);

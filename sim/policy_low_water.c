@@ -5,7 +5,7 @@
 static void step_end(kvs_world *w) {
   if (w->free_n >= (uint32_t)(w->settings.low_water * w->capacity)) return;
   uint32_t want = (uint32_t)(w->settings.high_water * w->capacity);
-  while (w->free_n < want && kvs_world_evict_one(w)) continue;
+  if (w->free_n < want) (void)kvs_world_evict(w, want - w->free_n);
 }
 
 const kvs_policy kvs_policy_low_water = {

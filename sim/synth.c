@@ -105,7 +105,7 @@ static double expected(const kvs_synth_options *o) {
     case KVS_COMB: return o->requests > 1 ? rows : 1;
     case KVS_BLOCKS: return o->requests > 1 ? ceil(rows / o->run) : 1;
     case KVS_RANDOM: return rows - (rows - 1) / pool;
-    case KVS_GEOMETRIC: return 1 + (rows - 1) / o->run; /* each later row begins a run with probability 1 / mean */
+    case KVS_GEOMETRIC: return o->requests > 1 ? 1 + (rows - 1) / o->run : 1; /* each later row begins a run with probability 1 / mean */
     default: return 1;
   }
 }

@@ -6,8 +6,9 @@
  *   blocks      requests prefill in turn, `run` tokens each time: ceil(rows / run) runs a row (R = 1: one)
  *   random      the free list begins as a random order of the whole pool: rows - (rows - 1) / pool runs are expected,
  *               what the seed gave is counted
- *   geometric   two requests prefill in turn, lengths drawn from a geometric distribution of mean `run`: as many runs as
- *               draws (the last one cut)
+ *   geometric   requests prefill in turn, lengths drawn from a geometric distribution of mean `run`: 1 + (rows - 1) / run
+ *               runs are expected, what the seed gave is counted (R = 1: one; draws that follow each other when all others
+ *               have finished make one run)
  *   workload    a random server: hits, prefill, decode, verify trees, slots allocated ahead, finish, eviction,
  *               duplicates, retraction, flush; nothing about runs is known, everything about validity is
  */

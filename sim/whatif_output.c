@@ -92,7 +92,6 @@ OF(p_list, t->cell[i].list_mismatches)
 OF(p_steps, r->steps)
 OF(p_decode, r->decode_steps)
 OF(p_operations, r->tally.allocated + r->tally.freed)
-OF(p_memory, t->cell[i].memory_bytes)
 
 static double p_bound(const table *t, uint64_t i) {
   for (uint32_t k = 0; k < t->n; k++)
@@ -123,8 +122,7 @@ static const column policy_columns[] = {
     {"policies/list_mismatches", 'u', "1", "entries of the final free lists that differ from the recording's", p_list},
     {"policies/steps", 'u', "1", "steps", p_steps},
     {"policies/decode_steps", 'u', "1", "decode steps", p_decode},
-    {"policies/slot_operations", 'u', "slot", "slots allocated and freed by the recording", p_operations},
-    {"policies/memory", 'u', "B", "peak resident memory of the simulation", p_memory}};
+    {"policies/slot_operations", 'u', "slot", "slots allocated and freed by the recording", p_operations}};
 
 static const char *policy_name(const table *t, uint64_t i) { return t->cell[i].policy->name; }
 static const char *policy_summary(const table *t, uint64_t i) { return t->cell[i].policy->summary; }

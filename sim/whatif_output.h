@@ -33,7 +33,7 @@ typedef struct kvs_whatif_head {
  * /policies, a row a cell: name, summary; pool "slot", page_size, fits, short_step, rows, runs (decode steps summed),
  *   mean_run, oracle_share (runs of the oracle / runs; NaN without one), waste_mean, waste_most, free_mean "slot",
  *   capacity_lost, evicted, refilled, moved, copied, passes, mismatches, list_mismatches, steps, decode_steps,
- *   slot_operations, memory "B"
+ *   slot_operations
  * /costs, a row a cell and GPU (cell by cell): policy, gpu, read "s", moved_bytes "B", move, recompute, saved, saved_step,
  *   net "s", break_even "step", verdict
  * /series, sampled steps, cell by cell: policy, step, time "us", step_type, running, rows, runs, mean_run, free, waste,

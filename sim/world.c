@@ -71,9 +71,9 @@ static void settle_strangers(kvs_world *w, const int32_t *initial) {
 
 static kv_status check_settings(kvs_world *w, const int32_t *initial, kv_error *err) {
   const kvt_info *info = &w->info;
-  if (w->capacity % w->page_size || w->capacity < w->page_size || w->capacity > (1u << 30))
-    return kv_fail(err, KV_ERR_USAGE, "policy %s: a pool of %u slots is no whole number of pages of %u", w->policy->name,
-                   w->capacity, w->page_size);
+  if (w->capacity < w->page_size || w->capacity > (1u << 30))
+    return kv_fail(err, KV_ERR_USAGE, "policy %s: a pool must have at least one page of %u slots and at most 2^30 slots",
+                   w->policy->name, w->page_size);
   bool partial = initial && info->initial_free * info->page_size < info->pool_size;
   if (partial && (w->page_size != info->page_size || w->capacity != info->pool_size))
     return kv_fail(err, KV_ERR_USAGE,
@@ -91,8 +91,8 @@ kv_status kvs_world_init(kvs_world *w, const kvs_policy *policy, const kvs_polic
   if (own && (info->allocator == KVT_ALLOC_OTHER || policy == &kvs_policy_oracle)) w->placement = KVS_TOKENS, w->identity = true;
   w->page_size = policy->page_size ? policy->page_size : info->page_size;
   w->capacity = settings->capacity && !own ? settings->capacity : info->pool_size;
-  if (!settings->capacity || own) w->capacity -= w->capacity % w->page_size;
   if (w->identity) w->page_size = info->page_size;
+  w->capacity -= w->capacity % w->page_size;
   kv_status st = check_settings(w, initial, err);
   if (!st) st = get_memory(w, err);
   if (!st) forget_everything(w);
@@ -114,6 +114,7 @@ void kvs_world_fini(kvs_world *w) {
   free(w->page_filled);
   free(w->page_pinned);
   free(w->scratch);
+  free(w->victims);
   free(w->queue);
   free(w->free_bits);
   free(w->free_words);
@@ -167,13 +168,21 @@ void kvs_world_unlink_idle(kvs_world *w, int32_t id) {
   w->next[id] = KVS_UNLINKED;
 }
 
-bool kvs_world_evict_one(kvs_world *w) {
-  if (!w->next || w->idle_first < 0) return false;
-  int32_t id = w->idle_first;
-  kvs_world_unlink_idle(w, id);
-  kvs_placer_of(w)->drop(w, id);
-  w->tally.evicted++;
-  return true;
+uint32_t kvs_world_evict(kvs_world *w, uint32_t n) {
+  uint32_t have = 0;
+  for (; w->next && have < n && w->idle_first >= 0; have++) {
+    if (kvs_reserve(&w->victims, &w->victims_room, (uint64_t)have + 1, w->err)) break;
+    w->victims[have] = w->idle_first;
+    kvs_world_unlink_idle(w, w->idle_first);
+  }
+  for (uint32_t i = 0; i < have / 2; i++) {
+    int32_t id = w->victims[i];
+    w->victims[i] = w->victims[have - 1 - i];
+    w->victims[have - 1 - i] = id;
+  }
+  if (!have || kvs_placer_of(w)->drop(w, w->victims, have)) return 0;
+  w->tally.evicted += have;
+  return have;
 }
 
 bool kvs_world_ensure(kvs_world *w, uint32_t units) {
@@ -181,7 +190,9 @@ bool kvs_world_ensure(kvs_world *w, uint32_t units) {
   uint32_t have = w->policy->available(w);
   if (have >= units) return true;
   if (w->policy->end_group) w->policy->end_group(w);
-  while ((have = w->policy->available(w)) < units && kvs_world_evict_one(w)) continue;
+  /* as many tokens as are short, as SGLang does; with pages that may empty fewer pages, so again */
+  uint32_t unit = w->placement == KVS_PAGES ? w->page_size : 1;
+  while ((have = w->policy->available(w)) < units && kvs_world_evict(w, (units - have) * unit)) continue;
   if (have >= units) return true;
   if (w->fits) {
     w->fits = false;
