@@ -101,6 +101,8 @@ typedef struct kvs_world {
   uint32_t scratch_room;
   int32_t *victims;         /* [victims_room] identities being dropped */
   uint32_t victims_room;
+  int32_t *moves;           /* with tell: pairs of slots exchanged since the step ended */
+  uint32_t moves_n, moves_room;
   int32_t *queue;           /* relocate-idle: identities waiting, a ring of pool_size */
   uint32_t queue_first, queue_n;
   int32_t queue_before;     /* slot of the identity taken from the queue last, -1 none */

@@ -42,6 +42,14 @@ static int32_t widest(const kvs_world *w, uint32_t enough, uint32_t *length) {
 
 /* A row that changes its slot counts as one copy. The one more that each cycle of exchanges needs (a row set aside) is
  * left out: cycles are few, about the logarithm of the rows in a random order. */
+/* The same as a sequence of exchanges, for a trace. */
+static void lay_out_by_exchanges(kvs_world *w, const int32_t *plan, uint32_t n) {
+  uint64_t moved = w->tally.moved;
+  for (uint32_t i = 0; i < n; i++) moved += w->where[plan[i]] != (int32_t)(w->page_size + i);
+  for (uint32_t i = 0; i < n; i++) kvs_world_swap(w, plan[i], (int32_t)(w->page_size + i));
+  w->tally.moved = moved;
+}
+
 static void lay_out(kvs_world *w, int32_t *plan) {
   uint32_t n = 0, end = w->page_size + w->capacity;
   uint64_t *seen = (uint64_t *)(void *)(plan + (w->capacity + 1u) / 2 * 2), words = end / 64 + 1;
@@ -55,6 +63,10 @@ static void lay_out(kvs_world *w, int32_t *plan) {
     }
   for (uint32_t s = w->page_size; s < end; s++)
     if (w->tenant[s] >= 0 && !(seen[s / 64] >> (s % 64) & 1)) plan[n++] = w->tenant[s];
+  if (w->tell) {
+    lay_out_by_exchanges(w, plan, n);
+    return;
+  }
   for (uint32_t i = 0; i < n; i++) {
     w->tally.moved += w->where[plan[i]] != (int32_t)(w->page_size + i);
     w->where[plan[i]] = (int32_t)(w->page_size + i);

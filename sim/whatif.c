@@ -63,7 +63,7 @@ double kvs_gather_share(const void *arg, double row_bytes, double mean_run) {
 /* ---- messages ---- */
 
 static kv_status bad(kvs_whatif *f, const kvt_event *e, const char *what) {
-  return kv_fail(f->world.err, KV_ERR_INPUT, "%s: event %llu (%s, step %u, request %d): %s; `kvsim replay` says more",
+  return kv_fail(f->world.err, KV_ERR_INPUT, "%s: event %llu (%s, step %u, request %d): %s",
                  f->options.name, (unsigned long long)(f->batch->first_event + f->batch_event), kvt_kind_name(e->kind), e->step,
                  e->request, what);
 }
@@ -576,30 +576,34 @@ static kv_status measure(kvs_whatif *f) {
   return due ? sample(f, rows, runs, waste) : KV_OK;
 }
 
-static kv_status end_step(kvs_whatif *f) {
+static kv_status end_step(kvs_whatif *f, bool last) {
   kvs_world *w = &f->world;
   if (w->policy->end_group) w->policy->end_group(w);
   f->group = -1;
   if (!f->step_open) return KV_OK;
   f->step_open = false;
   kv_status st = measure(f);
-  if (!st && w->policy->step_end) w->policy->step_end(w);
+  if (!st && w->policy->step_end && !last) w->policy->step_end(w);
   if (w->policy->end_group) w->policy->end_group(w);
   return st;
 }
 
 static kv_status on_step(kvs_whatif *f, const kvt_event *e) {
   kvs_world *w = &f->world;
-  kv_status st = end_step(f);
+  kv_status st = end_step(f, false);
   w->step = e->step;
   f->step_type = (kvt_step_type)e->aux;
   f->step_open = true;
   return st;
 }
 
+static kv_status on_move(kvs_whatif *f, const kvt_event *e) {
+  return bad(f, e, "the recording itself relocates tokens, which no policy can be tried on");
+}
+
 static kv_status on_clear(kvs_whatif *f, const kvt_event *e) {
   if (f->world.running_n) return bad(f, e, "the pool is emptied while requests run");
-  kv_status st = end_step(f);
+  kv_status st = end_step(f, true);
   if (!st) st = kvs_world_clear(&f->world, f->world.err);
   kvs_world_tell(&f->world, KVT_CLEAR, -1, UINT32_MAX, NULL, 0, -1, -1);
   return st;
@@ -610,7 +614,8 @@ static const handler on_event[KVT_KINDS] = {
     [KVT_STEP] = on_step,         [KVT_ARRIVE] = on_arrive,    [KVT_START] = on_start,   [KVT_ALLOC_EXTEND] = on_append,
     [KVT_ALLOC_DECODE] = on_append, [KVT_ALLOC_VERIFY] = on_verify, [KVT_COMMIT] = on_commit, [KVT_FREE] = on_free,
     [KVT_REMAP] = on_remap,       [KVT_INSERT] = on_insert,    [KVT_DRAFT_TEMP] = on_draft, [KVT_FINISH] = on_end,
-    [KVT_RETRACT] = on_end,       [KVT_ALLOC_SPEC] = on_append, [KVT_ALLOC_CALL] = on_call, [KVT_CLEAR] = on_clear};
+    [KVT_RETRACT] = on_end,       [KVT_ALLOC_SPEC] = on_append, [KVT_ALLOC_CALL] = on_call, [KVT_CLEAR] = on_clear,
+    [KVT_MOVE] = on_move};
 
 static kv_status tell_event(void *arg, const kvt_event *e, kv_error *err) {
   kvs_whatif *f = arg;
@@ -632,6 +637,8 @@ kv_status kvs_whatif_batch(kvs_whatif *f, const kvt_batch *batch, kv_error *err)
     if (w->current.kind == KVT_STEP && !st) {
       f->step_row = batch->step_rows[step++];
       if (f->options.tell) st = f->options.tell(f->options.arg, &w->current, &f->step_row, err);
+      if (!st && w->moves_n) kvs_world_tell(w, KVT_MOVE, -1, UINT32_MAX, w->moves, w->moves_n, -1, -1);
+      w->moves_n = 0;
     }
     if (st) return st;
     slot += batch->count[i];
@@ -642,7 +649,7 @@ kv_status kvs_whatif_batch(kvs_whatif *f, const kvt_batch *batch, kv_error *err)
 kv_status kvs_whatif_finish(kvs_whatif *f, kv_error *err) {
   f->world.err = err;
   kv_status st = f->dup.count ? free_duplicates(f, find(f, f->dup.request), NULL) : KV_OK;
-  if (!st && f->world.fits) st = end_step(f);
+  if (!st && f->world.fits) st = end_step(f, true);
   kvs_whatif_result *r = &f->result;
   r->tally = f->world.tally;
   r->fits = f->world.fits;

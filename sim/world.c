@@ -115,6 +115,7 @@ void kvs_world_fini(kvs_world *w) {
   free(w->page_pinned);
   free(w->scratch);
   free(w->victims);
+  free(w->moves);
   free(w->queue);
   free(w->free_bits);
   free(w->free_words);
@@ -277,6 +278,10 @@ void kvs_world_own_call(kvs_world *w, int32_t request, uint32_t n) {
 void kvs_world_swap(kvs_world *w, int32_t id, int32_t to) {
   int32_t from = w->where[id], other = w->tenant[to];
   if (from == to) return;
+  if (w->tell) {
+    if (kvs_reserve(&w->moves, &w->moves_room, (uint64_t)w->moves_n + 2, w->err)) w->tell_status = KV_ERR_MEMORY;
+    else w->moves[w->moves_n++] = from, w->moves[w->moves_n++] = to;
+  }
   w->where[id] = to;
   w->tenant[to] = id;
   w->tenant[from] = other;
