@@ -199,10 +199,11 @@ static kv_status one_policy(const kvs_tape *tape, const kvs_policy *policy, cons
 
 static kvs_policy_settings settings_of(uint64_t seed) {
   kvs_policy_settings s = kvs_policy_settings_default();
-  s.budget = 2 + (uint32_t)(seed % 40);
-  s.pass_gap = 1 + (uint32_t)(seed / 40 % 9);
+  uint64_t r = kvs_random(&seed);
+  s.budget = 2 + (uint32_t)(r % 40);
+  s.pass_gap = 1 + (uint32_t)(r >> 8) % 9;
   s.scatter_limit = 0.01;
-  s.low_water = 0.1 * (double)(seed / 360 % 4);
+  s.low_water = 0.1 * (double)(r >> 16 & 3);
   s.high_water = s.low_water + 0.2;
   return s;
 }
@@ -210,7 +211,7 @@ static kvs_policy_settings settings_of(uint64_t seed) {
 /* The whole property of one trace. */
 static kv_status holds(uint64_t seed, const kvs_action *action, uint32_t n, kv_error *err) {
   static const kvt_allocator kind[3] = {KVT_ALLOC_TOKEN, KVT_ALLOC_TOKEN_SORTED, KVT_ALLOC_OTHER};
-  const kvs_synth_options o = {.pattern = KVS_WORKLOAD, .seed = seed, .pool = 128u << (seed % 3), .allocator = kind[seed / 3 % 3]};
+  const kvs_synth_options o = {.pattern = KVS_WORKLOAD, .seed = seed, .pool = 256u << (seed % 3), .allocator = kind[seed / 3 % 3]};
   const kvs_policy_settings settings = settings_of(seed), plain = kvs_policy_settings_default();
   kvs_whatif_result result;
   kvs_tape tape;
@@ -281,6 +282,7 @@ static void test_random_servers(void) {
       fprintf(stderr, "\n  %-14s moved %llu copied %llu evicted %llu refilled %llu passes %llu", kvs_policies[i]->name,
               (unsigned long long)seen[i].moved, (unsigned long long)seen[i].copied, (unsigned long long)seen[i].evicted,
               (unsigned long long)seen[i].refilled, (unsigned long long)seen[i].passes);
+  if (getenv("KVROOF_PRINT")) fprintf(stderr, "\n  of %llu traces, %llu simulations did not fit\n", (unsigned long long)traces, (unsigned long long)misfits);
 }
 
 /* ---- the memory model ---- */
