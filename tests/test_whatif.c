@@ -166,8 +166,8 @@ static kv_status told_again(const kvs_tape *told, const kvs_policy *policy, bool
   st = simulate(told, &kvs_policy_as_recorded, &plain, &told_again_tape, again, &result, err);
   if (!st) st = same_figures("the simulation as recorded", mine, again, told->info.steps, err);
   if (!st && result.tally.mismatches) st = kv_fail(err, KV_ERR_INTERNAL, "the simulation as recorded: %llu slots differ", (unsigned long long)result.tally.mismatches);
-  bool same_slots = told_again_tape.info.slots == told->info.slots &&
-                    !memcmp(told_again_tape.slot, told->slot, told->info.slots * sizeof *told->slot);
+  bool same_slots = told_again_tape.info.slots == told->info.slots && (!told->info.slots ||
+                    !memcmp(told_again_tape.slot, told->slot, told->info.slots * sizeof *told->slot));
   if (!st && !same_slots) st = kv_fail(err, KV_ERR_INTERNAL, "the simulation as recorded has other slots");
   (void)policy, (void)exact, (void)tally;
   kvs_tape_free(&told_again_tape);
