@@ -21,18 +21,20 @@
 
 typedef struct arguments {
   const char *path, *output, *report, *policy, *gpu, *row_bytes, *layers, *pool, *token_us, *low, *high, *limit, *gap,
-      *budget, *every, *jobs, *trace_out, *effect;
+      *budget, *every, *jobs, *trace_out, *effect, *heads, *queries;
   bool json, quiet, no_report, dry_run;
 } arguments;
 
 enum { KEY_ROW = 1000, KEY_LAYERS, KEY_REPORT, KEY_NO_REPORT, KEY_POOL, KEY_TOKEN, KEY_LOW, KEY_HIGH, KEY_LIMIT, KEY_GAP,
-       KEY_BUDGET, KEY_TRACE, KEY_EFFECT, KEY_DRY };
+       KEY_BUDGET, KEY_TRACE, KEY_EFFECT, KEY_HEADS, KEY_QUERIES, KEY_DRY };
 
 static const struct argp_option options[] = {
     {"policy", 'p', "NAME,...", 0, "policies to try (default all; as-recorded, the baseline, always comes along)", 1},
     {"gpu", 'g', "NAME,...", 0, "GPUs to price it for (default " KVSIM_GPU "); the first one is the table's", 1},
     {"row-bytes", KEY_ROW, "N", 0, "bytes of a slot in one layer (default 1152: MLA 512 + 64 in bf16)", 1},
     {"layers", KEY_LAYERS, "N", 0, "layers that hold such a row (default 61)", 1},
+    {"heads", KEY_HEADS, "N", 0, "heads on the GPU, for the kernels' times (default 8)", 1},
+    {"queries", KEY_QUERIES, "N", 0, "queries a request, for the kernels' times (default 9)", 1},
     {"pool", KEY_POOL, "SLOTS", 0, "give the policies (not as-recorded, not oracle) a pool of another size", 1},
     {"prefill-us", KEY_TOKEN, "US", 0, "time to compute one token again, in microseconds (default 50, assumed)", 2},
     {"low-water", KEY_LOW, "SHARE", 0, "low-water: evict when less of the pool is free (default 0.05)", 2},
@@ -65,6 +67,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_ROW: a->row_bytes = arg; break;
     case KEY_LAYERS: a->layers = arg; break;
     case KEY_POOL: a->pool = arg; break;
+    case KEY_HEADS: a->heads = arg; break;
+    case KEY_QUERIES: a->queries = arg; break;
     case KEY_TOKEN: a->token_us = arg; break;
     case KEY_LOW: a->low = arg; break;
     case KEY_HIGH: a->high = arg; break;
@@ -99,6 +103,8 @@ typedef struct plan {
   kvs_cells_options run;
   kvs_cell *cell; /* shared memory */
   kv_progress progress;
+  uint32_t heads, queries, kernels;
+  kvs_kernel_time *kernel;
 } plan;
 
 /* ---- resolving ---- */
@@ -142,6 +148,10 @@ static kv_status resolve_settings(const arguments *a, plan *p, kv_error *err) {
   if (!st) st = number(a->row_bytes, "--row-bytes", 1, 1u << 20, &row, err);
   if (!st) st = number(a->layers, "--layers", 1, 1u << 16, &layers, err);
   if (!st) st = kvsim_real(a->token_us, "--prefill-us", 0, 1e9, &us, err);
+  p->heads = 8;
+  p->queries = 9;
+  if (!st) st = number(a->heads, "--heads", 1, 4096, &p->heads, err);
+  if (!st) st = number(a->queries, "--queries", 1, 4096, &p->queries, err);
   if (!st && s->high_water < s->low_water) st = kv_fail(err, KV_ERR_USAGE, "--high-water: is below --low-water");
   p->prices.row_bytes = row;
   p->prices.layers = layers;
@@ -226,6 +236,22 @@ static void number_or_dash(double v, const char *format, char *out, size_t size)
     (void)snprintf(out, size, format, v);
 }
 
+/* Whether scatter is anything to each kernel at all: what the best policy and the bound would save it. */
+static void print_kernels(const plan *p) {
+  if (!p->kernels) return;
+  printf("\n  a mean decode step of %u heads x %u queries on %s (modelled, uncalibrated floors of declared structures)\n", p->heads, p->queries,
+         p->gpu[0].key);
+  for (uint32_t i = 0; i < p->kernels; i++) {
+    const kvs_kernel_time *base = &p->kernel[i], *best = NULL;
+    if (base->policy || base->gpu) continue;
+    for (uint32_t k = 0; k < p->kernels; k++)
+      if (!p->kernel[k].gpu && !strcmp(p->kernel[k].kernel, base->kernel) && (!best || p->kernel[k].saved_step > best->saved_step))
+        best = &p->kernel[k];
+    printf("  %-16s %10.3f ms, set by %-5s best saving %.3f ms a step (%s)\n", base->kernel, base->step * 1e3, base->bound,
+           best->saved_step * 1e3, best->saved_step > 0 ? p->policy[best->policy]->name : "none");
+  }
+}
+
 static void print_table(const plan *p) {
   const kvs_cell *b = &p->cell[0];
   printf("%s: %s\n", p->trace, p->info.origin);
@@ -246,6 +272,7 @@ static void print_table(const plan *p) {
            r->runs ? (double)r->rows / (double)r->runs : 0, r->capacity ? 100 * r->waste_mean / r->capacity : 0, r->tally.evicted,
            r->tally.refilled, r->tally.moved + r->tally.copied, j.read, j.saved, j.move + j.recompute, j.net, even, j.verdict);
   }
+  print_kernels(p);
   printf("\n  %s\n", p->verdict);
 }
 
@@ -272,6 +299,13 @@ static json_t *policy_json(const plan *p, uint32_t i) {
   json_object_set_new(o, "net_seconds", real_or_null(j.net));
   json_object_set_new(o, "break_even_steps", real_or_null(j.break_even));
   json_object_set_new(o, "verdict", json_string(j.verdict));
+  json_t *kernels = json_object();
+  for (uint32_t k = 0; k < p->kernels; k++)
+    if (p->kernel[k].policy == i && !p->kernel[k].gpu)
+      json_object_set_new(kernels, p->kernel[k].kernel,
+                          json_pack("{s:s,s:f,s:f}", "bound", p->kernel[k].bound, "step_seconds", p->kernel[k].step, "saved_seconds_a_step",
+                                    p->kernel[k].saved_step));
+  json_object_set_new(o, "kernels", kernels);
   return o;
 }
 
@@ -313,7 +347,8 @@ static kv_status write_dataset(plan *p, const char *token_source, kv_error *err)
   const kvs_whatif_head head = {.path = p->output, .command = p->command, .conventions = KVS_WHATIF_CONVENTIONS, .trace = p->trace,
                                 .sha256 = p->sha256, .info = &p->info, .memory_model = KVS_GATHER_MODEL,
                                 .token_source = token_source, .verdict = p->verdict, .settings = &p->settings,
-                                .prices = p->prices, .every = p->run.whatif.every, .gpu = p->gpu, .gpus = p->gpus};
+                                .prices = p->prices, .every = p->run.whatif.every, .gpu = p->gpu, .gpus = p->gpus,
+                                .kernel = p->kernel, .kernels = p->kernels, .heads = p->heads, .queries = p->queries};
   return kvs_whatif_write(&head, p->cell, p->policies, 0, err);
 }
 
@@ -368,6 +403,8 @@ static kv_status whole(const arguments *a, plan *p, kv_error *err) {
   kv_status st = simulate(a, p, err);
   if (st) return st;
   say_verdict(p);
+  st = kvsim_kernel_times(p->gpu, p->gpus, p->cell, p->policies, &p->prices, p->heads, p->queries, &p->kernel, &p->kernels, err);
+  if (st) return st;
   st = write_dataset(p, a->token_us ? "--prefill-us" : "assumed", err);
   if (st) return st;
   if (a->json)
@@ -408,6 +445,7 @@ kv_status kvsim_whatif(int argc, char **argv, kv_error *err) {
   else if (!st)
     st = a.trace_out ? write_trace(&a, &p, err) : whole(&a, &p, err);
   kv_guard_unshare(p.cell, p.policies * sizeof *p.cell);
+  free(p.kernel);
   free(p.output);
   free(p.report);
   free(p.command);

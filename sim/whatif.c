@@ -548,13 +548,14 @@ static kv_status sample(kvs_whatif *f, uint64_t rows, uint64_t runs, uint64_t wa
 
 static kv_status measure(kvs_whatif *f) {
   kvs_world *w = &f->world;
-  uint64_t rows = 0, runs = 0;
+  uint64_t rows = 0, runs = 0, requests = 0;
   bool bound = w->policy->costs_nothing;
   kv_status st = bound ? update_bound(f) : KV_OK;
   for (uint32_t i = 0; i < w->running_n && !st; i++) {
     kvs_holder *q = w->running[i];
     if (q->stale) kvs_world_recount(w, q);
     rows += q->rows;
+    requests += q->rows > 0;
     runs += q->rows ? q->breaks + 1 : 0;
   }
   if (st) return st;
@@ -569,6 +570,7 @@ static kv_status measure(kvs_whatif *f) {
   if (f->step_type == KVT_STEP_DECODE) {
     f->result.decode_steps++;
     f->result.rows += rows;
+    f->result.requests += requests;
     f->result.runs += runs;
     count_time(f);
   }

@@ -77,6 +77,7 @@ typedef struct kvs_whatif_result {
   kvs_tally tally;
   uint64_t steps, decode_steps;
   uint64_t rows, runs;      /* summed over decode steps */
+  uint64_t requests;        /* running with at least one row, summed over decode steps */
   uint64_t oracle_runs;     /* oracle only: the bound, in `runs` too */
   double waste_mean, free_mean; /* slots, over all steps */
   uint64_t waste_most, rows_most;

@@ -172,6 +172,27 @@ static const column gpu_columns[] = {
     {"gpus/read_bandwidth", 'f', "B/s", "contiguous read bandwidth", g_read},
     {"gpus/copy_bandwidth", 'f', "B/s", "traffic of a copy; half of it is read, half written", g_copy}};
 
+/* ---- /kernels ---- */
+
+static double k_policy(const table *t, uint64_t i) { return t->head->kernel[i].policy; }
+static double k_gpu(const table *t, uint64_t i) { return t->head->kernel[i].gpu; }
+static double k_step(const table *t, uint64_t i) { return t->head->kernel[i].step; }
+static double k_saved(const table *t, uint64_t i) { return t->head->kernel[i].saved_step; }
+static const char *k_name(const table *t, uint64_t i) { return t->head->kernel[i].kernel; }
+static const char *k_bound(const table *t, uint64_t i) { return t->head->kernel[i].bound; }
+static const column kernel_columns[] = {
+    {"kernels/policy", 'w', "1", "row of /policies", k_policy},
+    {"kernels/gpu", 'w', "1", "row of /gpus", k_gpu},
+    {"kernels/step", 'f', "s", "floor of the kernel's structure for a mean decode step, all layers, memory at the policy's share", k_step},
+    {"kernels/saved_step", 'f', "s", "the baseline's - this one's", k_saved}};
+
+static kv_status write_kernels(const table *t, kv_error *err) {
+  uint64_t n = t->head->kernels;
+  kv_status st = write_words(t, "kernels/kernel", "kernel", n, k_name, err);
+  if (!st) st = write_words(t, "kernels/bound", "resource that sets the time", n, k_bound, err);
+  return st ? st : WRITE_TABLE(t, kernel_columns, n, err);
+}
+
 /* ---- series: samples of all cells in a row ---- */
 
 typedef struct place {
@@ -297,7 +318,7 @@ static kv_status write_head(hid_t f, const kvs_whatif_head *h, kv_error *err) {
     const char *name;
     int64_t value;
   } whole[] = {{"pool_size", h->info->pool_size}, {"page_size", h->info->page_size}, {"every", h->every},
-               {"pass_gap", s->pass_gap}, {"budget", s->budget}};
+               {"pass_gap", s->pass_gap}, {"budget", s->budget}, {"heads", h->heads}, {"queries", h->queries}};
   kv_status st = KV_OK;
   for (size_t i = 0; i < sizeof text / sizeof *text && !st; i++) st = kv_h5_put_str(f, text[i].name, text[i].value, err);
   for (size_t i = 0; i < sizeof real / sizeof *real && !st; i++) st = kv_h5_put_f64(f, real[i].name, real[i].value, err);
@@ -349,6 +370,7 @@ kv_status kvs_whatif_write(const kvs_whatif_head *h, const kvs_cell *cells, uint
   if (!st) st = WRITE_TABLE(&t, policy_columns, n, err);
   if (!st) st = WRITE_TABLE(&t, cost_columns, costs, err);
   if (!st) st = write_words(&t, "costs/verdict", "do it, don't, no effect, does not fit, baseline or bound", costs, c_verdict, err);
+  if (!st) st = write_kernels(&t, err);
   if (!st) st = write_series(&t, err);
   if (!st) st = write_map(&t, err);
   if (st)

@@ -13,6 +13,15 @@ typedef struct kvs_priced_gpu {
   char read_source[64], copy_source[64]; /* "dram_bw_measured (measured)" */
 } kvs_priced_gpu;
 
+/* A kernel's time a decode step, all layers, under a policy: the floor of its declared structure, with the memory term at
+ * the policy's share of the bandwidth. */
+typedef struct kvs_kernel_time {
+  uint32_t policy, gpu;  /* rows of /policies and /gpus */
+  const char *kernel;
+  const char *bound;     /* the resource that sets the time: "dram", or another, which scatter does not touch */
+  double step, saved_step; /* s */
+} kvs_kernel_time;
+
 typedef struct kvs_whatif_head {
   const char *path, *command, *conventions;
   const char *trace, *sha256;   /* base name */
@@ -25,6 +34,9 @@ typedef struct kvs_whatif_head {
   uint32_t every;
   const kvs_priced_gpu *gpu;
   uint32_t gpus;
+  const kvs_kernel_time *kernel; /* [kernels], may be NULL */
+  uint32_t kernels;
+  uint32_t heads, queries;       /* that the kernels' times are for */
 } kvs_whatif_head;
 
 /* Writes cells and, for each GPU, what they come to. cells[baseline] is compared with (UINT32_MAX: nothing).
@@ -36,6 +48,7 @@ typedef struct kvs_whatif_head {
  *   slot_operations
  * /costs, a row a cell and GPU (cell by cell): policy, gpu, read "s", moved_bytes "B", move, recompute, saved, saved_step,
  *   net "s", break_even "step", verdict
+ * /kernels: policy, gpu, kernel, bound, step, saved_step "s" (none where nobody asked)
  * /series, sampled steps, cell by cell: policy, step, time "us", step_type, running, rows, runs, mean_run, free, waste,
  *   evicted, refilled, moved, copied (so far)
  * /detail: policy, step, empty_runs, largest_empty_run "slot", fragmentation
