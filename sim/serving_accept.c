@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define CONCENTRATION 6.0
+#define SHARE 0.6 /* of the probability left, to the next child; fits recorded acceptances, see serving_accept.h */
 
 kv_status kvs_accept_init(kvs_accept_model *m, const kvs_serving_options *o, kv_error *err) {
   *m = (kvs_accept_model){.kind = o->speculation, .steps = o->draft_steps, .topk = o->draft_topk, .tokens = o->draft_tokens,
@@ -39,7 +40,7 @@ static uint32_t expand(kvs_accept_model *m, candidate *c, uint32_t n, int parent
   double p = gsl_ran_beta(m->rng, CONCENTRATION * m->probability, CONCENTRATION * (1 - m->probability)), left = 1 - p;
   for (uint32_t k = 0; k < m->topk; k++) {
     c[n++] = (candidate){parent, p, p * all, -1};
-    p = left / 2 < p ? left / 2 : p;
+    p = SHARE * left < p ? SHARE * left : p;
     left -= p;
   }
   return n;

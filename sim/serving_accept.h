@@ -14,7 +14,7 @@ typedef struct kvs_accept_model {
 } kvs_accept_model;
 
 /* A tree (v1): each expansion draws the probability p of its likeliest child from Beta(6a, 6(1 - a)), a = acceptance,
- * and gives the other children what is left, halved each time; `steps` levels keep the `topk` likeliest nodes each, and
+ * and gives each further child 0.6 of what is left (at most as much as the child before); `steps` levels keep the `topk` likeliest nodes each, and
  * the `tokens` - 1 likeliest of all make the block, numbered level by level as SGLang does. The target then follows a
  * child with its own probability or leaves the tree. A chain (v2): each token is accepted with probability a until one
  * is not. KV_ERR_MEMORY. */
