@@ -15,6 +15,7 @@ typedef struct arguments {
   const char *path, *output;
   bool plain, quiet, json, dry_run;
   bool workload; /* path is a workload of this format, else a recording */
+  bool segments; /* path is the prefix of a live recording's segments */
   kvt_workload_format format;
   const char *pool, *page, *chunk, *max_running, *speculation, *draft, *acceptance, *seed, *time_scale, *step_time, *turns,
       *first, *skip, *evict;
@@ -24,7 +25,7 @@ typedef struct arguments {
 
 enum {
   MOONCAKE = 0x100, AZURE, CSV, POOL, PAGE, NEED_SORT, CHUNK, MAX_RUNNING, SPECULATION, DRAFT, ACCEPTANCE, SEED, TIME_SCALE,
-  STEP_TIME, TURNS, FIRST, SKIP, EVICT, JSON, DRY_RUN
+  STEP_TIME, TURNS, FIRST, SKIP, EVICT, JSON, DRY_RUN, SEGMENTS
 };
 
 static const struct argp_option options[] = {
@@ -33,6 +34,7 @@ static const struct argp_option options[] = {
     {"quiet", 'q', 0, 0, "print nothing", 1},
     {"json", JSON, 0, 0, "what was simulated, as JSON (kvsim-import-1)", 1},
     {"dry-run", DRY_RUN, 0, 0, "read and check everything, write nothing", 1},
+    {"segments", SEGMENTS, "PREFIX", 0, "join the segments PREFIX.NNNNNN.h5 of a server recorded with traces/record_sglang.py", 1},
     {0, 0, 0, 0, "A workload, served by the model of SGLang's loop (instead of a recording):", 2},
     {"mooncake", MOONCAKE, "FILE", 0, "Mooncake trace: JSON lines with timestamp, input_length, output_length, hash_ids", 2},
     {"azure", AZURE, "FILE", 0, "Azure LLM inference trace: TIMESTAMP,ContextTokens,GeneratedTokens", 2},
@@ -100,12 +102,13 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case MOONCAKE: choose_workload(a, KVT_WORKLOAD_MOONCAKE, arg, state); break;
     case AZURE: choose_workload(a, KVT_WORKLOAD_AZURE, arg, state); break;
     case CSV: choose_workload(a, KVT_WORKLOAD_CSV, arg, state); break;
+    case SEGMENTS: a->segments = true; /* fall through */
     case ARGP_KEY_ARG:
       if (a->path) argp_error(state, "one input at a time");
       a->path = arg;
       break;
     case ARGP_KEY_END:
-      if (!a->path) argp_error(state, "name a recording, or a workload with --mooncake, --azure or --csv");
+      if (!a->path) argp_error(state, "name a recording, --segments of one, or a workload with --mooncake, --azure or --csv");
       break;
     default: return ARGP_ERR_UNKNOWN;
   }
@@ -253,7 +256,10 @@ static kv_status import_workload(const arguments *a, const char *output, const k
 
 static kv_status import_recording(const arguments *a, const char *output, const kvt_writer_options *writer, kv_error *err) {
   if (a->serving_option) return kv_fail(err, KV_ERR_USAGE, "--%s is for workloads; a recording has its own", a->serving_option);
-  kv_status st = a->dry_run ? KV_OK : kvt_import_recording(a->path, output, writer, err);
+  uint32_t segments;
+  kv_status st = a->dry_run    ? KV_OK
+                 : a->segments ? kvt_import_segments(a->path, output, writer, &segments, err)
+                               : kvt_import_recording(a->path, output, writer, err);
   if (!st && a->json) printf("{\n \"schema\": \"kvsim-import-1\",\n \"output\": \"%s\"\n}\n", output);
   if (!st && !a->quiet && !a->json) printf("%s: %s\n", output, a->dry_run ? "would be written" : "written");
   return st;
@@ -261,7 +267,7 @@ static kv_status import_recording(const arguments *a, const char *output, const 
 
 static kv_status name_output(const arguments *a, char **output, kv_error *err) {
   const char *slash = strrchr(a->path, '/'), *dot = strrchr(slash ? slash : a->path, '.');
-  size_t stem = dot && dot > (slash ? slash + 1 : a->path) ? (size_t)(dot - a->path) : strlen(a->path);
+  size_t stem = !a->segments && dot && dot > (slash ? slash + 1 : a->path) ? (size_t)(dot - a->path) : strlen(a->path);
   if (a->output ? !(*output = strdup(a->output)) : asprintf(output, "%.*s.kvtrace.h5", (int)stem, a->path) < 0)
     return kv_fail(err, KV_ERR_MEMORY, "out of memory");
   return strcmp(*output, a->path) ? KV_OK : kv_fail(err, KV_ERR_USAGE, "--output: is the input itself");
@@ -269,12 +275,13 @@ static kv_status name_output(const arguments *a, char **output, kv_error *err) {
 
 kv_status kvsim_import(int argc, char **argv, kv_error *err) {
   static const struct argp argp = {
-      options, parse, "RECORDING.h5\n--mooncake|--azure|--csv FILE",
+      options, parse, "RECORDING.h5\n--segments PREFIX\n--mooncake|--azure|--csv FILE",
       "Convert a recording (sglang-kv-slot-recording/1) to a kvtrace-1 file, or serve a workload with a model of SGLang's "
       "loop and write what its allocator does, marked as simulated.\v"
       "Nothing of a recording is lost: events, slots, steps, requests, both final lists and all attributes come over. A "
       "simulated trace depends on workload, options and seed alone.\n\nExamples:\n"
       "  kvsim import mixed_eagle.h5 -o mixed_eagle.kvtrace.h5\n"
+      "  kvsim import --segments /data/run1.tp0 -o run1.h5\n"
       "  kvsim import --mooncake conversation_trace.jsonl --speculation v1\n"
       "  kvsim import --csv mine.csv --page 64 --pool 512Ki -o mine.h5", NULL, NULL, NULL};
   arguments a = {0};
