@@ -25,6 +25,7 @@ Needs h5py and numpy beside what the server needs. Licence: Apache-2.0.
 
 import atexit
 import collections
+import functools
 import importlib.abc
 import importlib.machinery
 import os
@@ -272,16 +273,17 @@ class Translator:
         slots = self.host(tensor)
         if pages:
             slots = (slots[:, None] * self.page + self.np.arange(self.page, dtype=self.np.int32)).reshape(-1)
-        row = self.rows.get(request)
+        row, inline = self.rows.get(request), False
         if reason == TAIL:
             reason, request = self.why(row, slots)
-        elif reason == RETRACTED and row is None:
-            row = self.owner(slots[0])
-            request = row.request if row else -1
-            reason = RETRACTED if row else OTHER
+        elif reason == RETRACTED and row is None:  # versions that retract without a word: one free a request
+            row, inline = self.owner(slots[0]), True
+            request, reason = (row.request, RETRACTED) if row else (-1, OTHER)
         elif reason in (EVICT, OTHER):
             request = -1
         self.columns.one(FREE, request, length=group, aux=reason, slots=slots)
+        if inline and row:  # what is evicted next may have been part of its row
+            self.do_retract(request)
 
     def why(self, row, slots):
         """What of a row a finishing request gives back."""
@@ -521,7 +523,10 @@ class Recorder:
     def describe(self, page, version):
         size = int(self.allocator.size) // page * page
         kind = "sglang-token" if page == 1 else "sglang-paged"
-        if getattr(self.allocator, "need_sort", False):
+        sorts = getattr(self.allocator, "need_sort", None)
+        if sorts is None:  # 0.4.9 and 0.4.10 always set frees aside, older ones never
+            sorts = getattr(self.allocator, "release_pages", None) is not None
+        if sorts:
             kind += "-sorted"
         if page > 1 and hasattr(type(self.allocator), "free_segment"):
             kind = "other"  # newer paged allocators free pages in the order of a row, which is not modelled
@@ -545,7 +550,7 @@ class Recorder:
     def wrap(self, owner, name, make):
         original = getattr(owner, name, None)
         if callable(original):
-            setattr(owner, name, make(original))
+            setattr(owner, name, functools.update_wrapper(make(original), original))
 
     def wrap_allocator(self):
         a = self.allocator
