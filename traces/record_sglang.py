@@ -38,6 +38,7 @@ import threading
 import time
 
 OLDEST = (0, 4, 3)
+WITHOUT_V1 = (0, 5, 14)  # from here on drafts are allocated ahead, overlapped or not
 
 # kvtrace-1 (traces/README.md)
 STEP, ARRIVE, START, EXTEND, DECODE, VERIFY, COMMIT, FREE, REMAP, INSERT, DRAFT, FINISH, RETRACT, AHEAD, CALL, CLEAR = range(1, 17)
@@ -505,10 +506,8 @@ class Recorder:
         if self.list_name is None:
             raise Refused(f"the allocator {name} has neither free_pages nor free_slots")
         page = int(getattr(self.allocator, "page_size", 1))
-        algorithm = getattr(self.scheduler, "spec_algorithm", None)
-        speculates = algorithm is not None and not algorithm.is_none()
-        ahead = speculates and bool(getattr(self.scheduler, "enable_overlap", False))
-        if speculates and not ahead and page > 1:
+        first = not getattr(self.scheduler, "enable_overlap", False) and (version is None or version < WITHOUT_V1)
+        if self.speculates() and first and page > 1:
             raise Refused("speculation (v1) with pages: which of a page's slots were accepted cannot be seen")
         if getattr(self.scheduler, "enable_hierarchical_cache", False):
             raise Refused("the hierarchical cache moves rows between device and host")
@@ -672,7 +671,8 @@ class Recorder:
 
     def wrap_tree(self):
         t = self.tree
-        self.wrap(t, "evict", lambda f: self.tagged(f, EVICT, False))
+        for name in ("evict", "evict_for_alloc"):
+            self.wrap(t, name, lambda f: self.tagged(f, EVICT, False))
         self.wrap(t, "insert", self.wrapped_insert)
         for name in ("cache_unfinished_req", "checkpoint"):
             self.wrap(t, name, self.wrapped_unfinished)
@@ -724,7 +724,7 @@ class Recorder:
         def release(req, *args, **kwargs):
             number = self.number(req)
             committed = field(req, "kv_committed_len")
-            if committed is not None and self.ahead():
+            if committed is not None and self.speculates():
                 self.push(("committed", ((number, int(committed)),)))
             result = inner(req, *args, **kwargs)
             if number in self.lengths:
@@ -736,9 +736,9 @@ class Recorder:
 
     # -- batches
 
-    def ahead(self):
+    def speculates(self):
         algorithm = getattr(self.scheduler, "spec_algorithm", None)
-        return algorithm is not None and not algorithm.is_none() and bool(getattr(self.scheduler, "enable_overlap", False))
+        return algorithm is not None and not algorithm.is_none()
 
     def number(self, req):
         n = getattr(req, "_kvroof", None)
@@ -758,7 +758,7 @@ class Recorder:
                 return original(batch, *args, **kwargs)
             before, running, self.running = self.pending, self.running, None
             self.pending = []
-            lengths = [int(field(r, "kv_allocated_len", 0)) for r in batch.reqs] if self.ahead() else None
+            lengths = [int(field(r, "kv_allocated_len", 0)) for r in batch.reqs] if self.speculates() else None
             try:
                 result = original(batch, *args, **kwargs)
                 if self.pending:
@@ -848,8 +848,7 @@ class Recorder:
             prefill = mode is not None and mode.is_extend()
             tokens = sum(batch.extend_lens) if prefill else len(batch.reqs)
             self.push(("batch", PREFILL_STEP if prefill else DECODE_STEP, len(batch.reqs), int(tokens)))
-            algorithm = getattr(self.scheduler, "spec_algorithm", None)
-            if prefill or algorithm is None or algorithm.is_none() or self.ahead():
+            if prefill or not self.speculates():
                 return original(batch, *args, **kwargs)
             self.pending, self.running = [], [self.number(r) for r in batch.reqs]
             try:
@@ -865,7 +864,7 @@ class Recorder:
         def process_batch_result(batch, *args, **kwargs):
             reqs = list(getattr(batch, "reqs", ()) or ())
             result = original(batch, *args, **kwargs)
-            if self.ahead():
+            if self.speculates():
                 self.push(("committed", [(self.number(r), field(r, "kv_committed_len")) for r in reqs if getattr(r, "_kvroof", None) in self.lengths]))
             return result
 
@@ -928,24 +927,32 @@ class Recorder:
 recorders = []
 
 
-def rank_of(scheduler):
-    for name in ("attn_tp_rank", "tp_rank"):
-        rank = getattr(scheduler, name, None)
-        if isinstance(rank, int):
-            return rank
-    return 0
+def rank_of(scheduler, names=("attn_tp_rank", "tp_rank")):
+    """Of the scheduler, of its parallel state (0.5.1x), or of the process (newer)."""
+    context = sys.modules.get("sglang.srt.runtime_context")
+    places = [scheduler, getattr(scheduler, "ps", None)]
+    try:
+        places.append(context.get_parallel() if context else None)
+    except Exception:
+        pass
+    for place in places:
+        for name in names:
+            rank = getattr(place, name, None)
+            if isinstance(rank, int):
+                return rank
+    return None
 
 
 def attach(scheduler):
     """Called when a Scheduler has been built. Never raises."""
     prefix = os.environ.get("KVROOF_RECORD")
-    if not prefix or rank_of(scheduler) != 0:
+    if not prefix or (rank_of(scheduler) or 0) != 0:
         return None
-    dp = getattr(scheduler, "dp_rank", None)
+    dp = rank_of(scheduler, ("dp_rank", "attn_dp_rank"))
     try:
         import sglang
 
-        recorder = Recorder(scheduler, f"{prefix}.dp{dp}" if isinstance(dp, int) else f"{prefix}.tp0",
+        recorder = Recorder(scheduler, f"{prefix}.dp{dp}" if dp else f"{prefix}.tp0",
                             float(os.environ.get("KVROOF_RECORD_SECONDS", "5")), int(os.environ.get("KVROOF_RECORD_MOST", 32 << 20)),
                             version_of(sglang))
     except Refused as why:

@@ -130,6 +130,7 @@ class ScheduleBatch:
             rows = torch.tensor([r.req_pool_idx for r in self.reqs])
             at = torch.tensor([r.kv_committed_len for r in self.reqs])
             s.row_map.write((rows, at), loc.to(torch.int32))
+            self.loc = loc
             for r in self.reqs:
                 r.kv_committed_len += 1
                 r.kv_allocated_len = r.kv_committed_len
@@ -153,7 +154,8 @@ class Server:
         self.random = random.Random(seed)
         self.version = version
         self.ahead, self.draft = mode == "v2", 6 if mode == "v2" else 9
-        self.spec_algorithm, self.enable_overlap = Algorithm(mode == "none"), mode == "v2"
+        self.late = mode in ("v2", "overlap")  # results are looked at one iteration late
+        self.spec_algorithm, self.enable_overlap = Algorithm(mode in ("none", "overlap")), self.late
         self.mode, self.running_most = mode, running
         self.tp_rank, self.waiting_queue, self.running = 0, [], []
         self.last, self.results, self.allocated = None, [], []
@@ -322,7 +324,7 @@ class Server:
         self.allocated.append(loc.clone())
 
     def next_need(self, reqs):
-        return len(reqs) * {"none": 1, "v1": 14, "v2": 24}[self.mode]
+        return len(reqs) * {"none": 1, "overlap": 1, "v1": 14, "v2": 24}[self.mode]
 
     # -- the loop
 
@@ -374,7 +376,7 @@ class Server:
         return r.tokens(r.origin_input_ids + r.output_ids)
 
     def run_batch(self, batch):
-        if batch.forward_mode.is_extend() or self.mode == "none":
+        if batch.forward_mode.is_extend() or self.spec_algorithm.is_none():
             return None
         if self.ahead:
             return [self.random.randrange(1, self.draft + 1) for _ in batch.reqs]
@@ -416,8 +418,10 @@ class Server:
         self.allocator.free_group_begin()
         for i, r in enumerate(batch.reqs):
             if r.req_pool_idx is None or r.is_retracted:
+                if self.mode == "overlap" and r.finished() and self.version < (0, 5, 5):
+                    self.allocator.free(batch.loc[i : i + 1])  # it ran once too often
                 continue
-            if self.mode == "none":
+            if self.spec_algorithm.is_none():
                 r.output_ids.append(r.answer[len(r.output_ids)])
             elif self.ahead:
                 n = min(result[i], r.kv_allocated_len - r.kv_committed_len, len(r.answer) - len(r.output_ids))
@@ -431,7 +435,7 @@ class Server:
         """One iteration; overlapped, a result is looked at one iteration late."""
         batch = self.get_next_batch_to_run()
         result = self.run_batch(batch) if batch else None
-        if self.ahead:
+        if self.late:
             if self.results:
                 self.process_batch_result(*self.results.pop(0))
             if batch:

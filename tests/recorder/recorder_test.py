@@ -78,7 +78,8 @@ def one_mode(kvsim, wheel, mode, need_sort, pool=1500, requests=80):
         assert hits == server.counts["hit"], (hits, server.counts)
         assert server.counts["evict"] > 0 and (reasons == 4).any()
         assert mode != "v1" or (reasons == 1).any()
-        assert (reasons != 0).all(), f"{(reasons == 0).sum()} frees whose reason is not known"
+        if mode != "overlap":  # there older versions give the slot of a step too many back without a word
+            assert (reasons != 0).all(), f"{(reasons == 0).sum()} frees whose reason is not known"
         return server.counts
 
 
@@ -105,6 +106,55 @@ def refused(wheel):
             assert text in str(why), why
         else:
             raise AssertionError(f"{change.__name__} was not refused")
+
+
+def probe(wheel):
+    """What the recorder hooks in the scheduler is there in this version: read from its source, which is not run here."""
+    import ast
+    import zipfile
+
+    with zipfile.ZipFile(wheel) as z:
+        text = {n: z.read(n).decode() for n in z.namelist() if n.startswith("sglang/srt/") and n.endswith(".py")}
+
+    def methods(path, name):
+        return {m.name for c in ast.parse(text[path]).body if isinstance(c, ast.ClassDef) and c.name == name
+                for m in c.body if isinstance(m, ast.FunctionDef)}
+
+    scheduler = methods("sglang/srt/managers/scheduler.py", "Scheduler")
+    assert {"__init__", "get_next_batch_to_run", "run_batch", "process_batch_result"} <= scheduler, scheduler
+    batch = methods("sglang/srt/managers/schedule_batch.py", "ScheduleBatch")
+    assert {"prepare_for_extend", "prepare_for_decode", "retract_decode"} <= batch, batch
+    source = text["sglang/srt/managers/schedule_batch.py"]
+    for name in ("self.prefix_lens = ", "self.extend_lens = ", "origin_input_ids", "req_pool_idx"):
+        assert name in source, name
+    common = text.get("sglang/srt/mem_cache/common.py", "")
+    assert ("def release_kv_cache(req" in common) == (version_of(wheel) >= (0, 5, 5)) or "def cache_finished_req" in text["sglang/srt/mem_cache/radix_cache.py"]
+    assert "self.tree_cache" in text["sglang/srt/managers/scheduler.py"] and "waiting_queue" in text["sglang/srt/managers/scheduler.py"]
+
+
+def spawned():
+    """The hooks reach the process that a server spawns. A package of a few lines stands for SGLang: its Scheduler has a pool that
+    is refused, and that line comes from the spawned process."""
+    files = {"__init__.py": "__version__ = '9.9.9'\n", "srt/__init__.py": "", "srt/managers/__init__.py": "", "child.py": (
+                 "import os\ndef run():\n    from sglang.srt.managers.scheduler import Scheduler\n    Scheduler()\n    print('child', os.getppid())\n"),
+             "srt/managers/scheduler.py": ("class Pool:\n    pass\nclass Scheduler:\n    def __init__(self):\n"
+                                           "        self.tree_cache = self.req_to_token_pool = None\n        self.token_to_kv_pool_allocator = Pool()\n"),
+             "launch_server.py": ("import multiprocessing, os\nfrom sglang.child import run\nif __name__ == '__main__':\n"
+                                  "    p = multiprocessing.get_context('spawn').Process(target=run)\n    p.start()\n    p.join()\n    print('parent', os.getpid())\n")}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            path = os.path.join(folder, "sglang", name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w") as f:
+                f.write(text)
+        script = os.path.join(HERE, "..", "..", "traces", "record_sglang.py")
+        env = {**os.environ, "PYTHONPATH": folder, "KVROOF_RECORD": os.path.join(folder, "x")}
+        done = subprocess.run([sys.executable, script, "--port", "1"], env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split()[1] == done.stdout.split()[3], done.stdout
+        assert done.stderr.count("not recording: the allocator Pool") == 1, done.stderr
+        del env["KVROOF_RECORD"]
+        assert subprocess.run([sys.executable, script], env=env, capture_output=True, timeout=60).returncode == 2
 
 
 def cost(wheel, steps=400):
@@ -193,7 +243,7 @@ def one(kvsim, wheel):
     sglang_source.load(wheel)
     version = version_of(wheel)
     parts = []
-    for mode in ("none", "v1", "v2"):
+    for mode in ("none", "overlap", "v1", "v2"):
         if mode == "v1" and version >= (0, 5, 14) or mode == "v2" and version < (0, 5, 5):
             continue  # v1 was removed upstream in 2026; v2 came late in 2025
         counts = one_mode(kvsim, wheel, mode, False)
@@ -203,6 +253,7 @@ def one(kvsim, wheel):
         one_mode(kvsim, wheel, "none", True)
         parts.append("need_sort")
     refused(wheel)
+    probe(wheel)
     print(f"  {'.'.join(map(str, version))}: {'; '.join(parts)}", flush=True)
 
 
@@ -229,6 +280,7 @@ def main(args):
         return 77
     kvsim, wheels = args[0], sorted(args[1:], key=version_of)
     failed = 0
+    spawned()
     for wheel in wheels:
         failed += subprocess.run([sys.executable, os.path.abspath(__file__), "--one", kvsim, wheel]).returncode != 0
     for number in (signal.SIGKILL, signal.SIGTERM):
