@@ -117,13 +117,14 @@ static void an_empty_trace_is_valid(void) {
 
 /* Two runs with the same clock are the same, byte for byte. */
 static void twice_is_bit_identical(void) {
-  char *err = NULL;
-  int got = kv_run(NULL, &err,
+  char *out = NULL, *err = NULL;
+  int got = kv_run(&out, &err,
                    "cd '%s' && export SOURCE_DATE_EPOCH=1795910400 && mkdir -p a b && for d in a b; do (cd $d && %s replay '%s' --json --every 16 "
                    "--no-report -o o.h5 --layout-out l.h5 --request 7 --step 200 >j) || exit 9; done; cmp a/o.h5 b/o.h5 && cmp a/l.h5 b/l.h5 && cmp a/j b/j",
                    kv_tmp("."), kv_program("kvsim"), kv_source("traces/samples/mixed_eagle.h5"));
   CU_ASSERT_EQUAL(got, 0);
-  if (got) fprintf(stderr, "%s", err);
+  if (got) fprintf(stderr, "status %d: %s%s", got, out, err);
+  free(out);
   free(err);
 }
 
