@@ -486,6 +486,7 @@ class Recorder:
         self.stopped = False
         page = int(getattr(self.allocator, "page_size", 1))
         info = self.describe(page, version)
+        self.modelled = info["allocator"] != "other"
         self.writer = Writer(prefix, info, self.first_list(), seconds, most)
         self.push = self.writer.push
         self.wrap_allocator()
@@ -889,7 +890,8 @@ class Recorder:
 
             event = torch.cuda.Event()
             event.record()
-        self.push(("end", int((time.monotonic() - self.began) * 1e6), int(self.allocator.available_size()),
+        available = int(self.allocator.available_size()) if self.modelled else -1  # whole pages; the format counts slots
+        self.push(("end", int((time.monotonic() - self.began) * 1e6), available,
                    evictable if isinstance(evictable, int) else -1, protected if isinstance(protected, int) else -1,
                    len(getattr(self.scheduler, "waiting_queue", ())), event))
 
@@ -913,7 +915,7 @@ class Recorder:
             release = getattr(self.allocator, "release_pages", None)
             free = getattr(self.allocator, self.list_name)
             staged = getattr(self.allocator, "staged_pages", None)
-            if not staged:
+            if self.modelled and not staged:
                 final = (free, release if release is not None else free[:0])
         self.stopped = True
         self.push = lambda *a: None

@@ -21,6 +21,31 @@ def by_name(function, **given):
     return function(**{k: v for k, v in given.items() if k in names})
 
 
+class Kernel:
+    """Stands for a Triton kernel: what it computes, on the CPU. The paged allocator launches it as kernel[grid](...)."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __getitem__(self, grid):
+        return self.function
+
+
+def extend_pages(prefix_lens, seq_lens, last_loc, free_pages, out, _, page, *rest):
+    at = used = 0
+    for prefix, end, last in zip(prefix_lens.tolist(), seq_lens.tolist(), last_loc.tolist()):
+        for position in range(prefix, end):
+            if position % page == 0:
+                last, used = int(free_pages[used]) * page, used + 1
+            else:
+                last += 1
+            out[at], at = last, at + 1
+
+
+def decode_pages(seq_lens, last_loc, free_pages, out, *rest):
+    extend_pages(seq_lens - 1, seq_lens, last_loc, free_pages, out, *rest)
+
+
 class Algorithm:
     def __init__(self, none):
         self.none = none
@@ -101,7 +126,9 @@ class ScheduleBatch:
         s = self.server
         self.prefix_lens = [len(r.prefix_indices) for r in self.reqs]
         self.extend_lens = [len(r.fill_ids) - p for r, p in zip(self.reqs, self.prefix_lens)]
-        loc, at = s.take(sum(self.extend_lens)), 0
+        ends = [len(r.fill_ids) for r in self.reqs]
+        last = [int(r.prefix_indices[-1]) if len(r.prefix_indices) else -1 for r in self.reqs]
+        loc, at = s.take(sum(self.extend_lens), self.prefix_lens, ends, last), 0
         for r, prefix, extend in zip(self.reqs, self.prefix_lens, self.extend_lens):
             if r.req_pool_idx is None:
                 r.req_pool_idx = s.free_rows.pop(0)
@@ -126,7 +153,9 @@ class ScheduleBatch:
                 at += n
             s.log_alloc(loc)
         elif self.spec_algorithm.is_none():
-            loc = s.take(len(self.reqs))
+            length = [r.kv_committed_len for r in self.reqs]
+            last = [int(s.row_map.req_to_token[r.req_pool_idx, n - 1]) for r, n in zip(self.reqs, length)]
+            loc = s.take(len(self.reqs), length, [n + 1 for n in length], last, decode=True)
             rows = torch.tensor([r.req_pool_idx for r in self.reqs])
             at = torch.tensor([r.kv_committed_len for r in self.reqs])
             s.row_map.write((rows, at), loc.to(torch.int32))
@@ -150,7 +179,7 @@ class ScheduleBatch:
 class Server:
     """Attributes are named as SGLang's Scheduler names them."""
 
-    def __init__(self, pool, mode="none", seed=1, need_sort=False, running=8, version=(0, 5, 9), prompts=None):
+    def __init__(self, pool, mode="none", seed=1, need_sort=False, running=8, version=(0, 5, 9), prompts=None, page=1):
         self.random = random.Random(seed)
         self.version = version
         self.ahead, self.draft = mode == "v2", 6 if mode == "v2" else 9
@@ -160,6 +189,7 @@ class Server:
         self.tp_rank, self.waiting_queue, self.running = 0, [], []
         self.last, self.results, self.allocated = None, [], []
         self.counts = {"retract": 0, "finish": 0, "evict": 0, "hit": 0}
+        self.page = page
         self.build(pool, need_sort)
         self.prompts = prompts or (lambda: self.random.randrange(1, 400))
         self.made = 0
@@ -178,7 +208,9 @@ class Server:
             kind = getattr(memory, "TokenToKVPoolAllocator", None) or memory.BaseTokenToKVPool
         if kind.__name__ == "BaseTokenToKVPool":  # up to 0.4.3 the pool itself allocates
             kind = type("MLATokenToKVPool", (kind,), {})
-        self.allocator = by_name(kind, size=pool, dtype=torch.bfloat16, device="cpu", kvcache=None, need_sort=need_sort)
+        if self.page > 1:
+            kind = self.paged_kind(allocators)
+        self.allocator = by_name(kind, size=pool, page_size=self.page, dtype=torch.bfloat16, device="cpu", kvcache=None, need_sort=need_sort)
         self.token_to_kv_pool_allocator = self.allocator
         self.row_map = types.SimpleNamespace(req_to_token=torch.zeros((64, 8192), dtype=torch.int32))
         self.row_map.free = lambda row: None  # the test frees rows itself
@@ -186,7 +218,7 @@ class Server:
         self.req_to_token_pool = self.row_map
         self.free_rows = list(range(64))
         arguments = dict(req_to_token_pool=self.row_map, token_to_kv_pool_allocator=self.allocator, token_to_kv_pool=self.allocator,
-                         page_size=1, disable=False, enable_kv_cache_events=False)
+                         page_size=self.page, disable=False, enable_kv_cache_events=False)
         self.tree_params = None
         try:
             params = importlib.import_module(MEM + "cache_init_params").CacheInitParams
@@ -198,6 +230,15 @@ class Server:
             self.tree_cache = by_name(radix.RadixCache, **arguments)
         self.radix, self.base = radix, importlib.import_module(MEM + "base_prefix_cache")
         self.install_release()
+
+    @staticmethod
+    def paged_kind(allocators):
+        kind = getattr(allocators, "PagedTokenToKVPoolAllocator", None)
+        found = isinstance(kind, type) and "alloc_extend" in vars(kind)
+        home = sys.modules[kind.__module__] if found else importlib.import_module(MEM + "allocator.paged")
+        home.alloc_extend_kernel, home.alloc_decode_kernel = Kernel(extend_pages), Kernel(decode_pages)
+        home.tl = types.SimpleNamespace(core=types.SimpleNamespace(TRITON_MAX_TENSOR_NUMEL=1 << 20))
+        return home.PagedTokenToKVPoolAllocator
 
     def install_release(self):
         """Where requests end: release_kv_cache is a function of sglang.srt.mem_cache.common from 0.5.5 on."""
@@ -255,7 +296,8 @@ class Server:
             req.prefix_indices = self.row_map.req_to_token[req.req_pool_idx, : len(req.fill_ids)].to(torch.int64)
         else:
             self.tree_cache.cache_unfinished_req(req)
-            req.cache_protected_len = max(req.cache_protected_len, len(req.fill_ids))
+            if self.version < (0, 5, 9):
+                req.cache_protected_len = max(req.cache_protected_len, len(req.fill_ids))
             if not len(req.prefix_indices):
                 req.prefix_indices = self.row_map.req_to_token[req.req_pool_idx, : len(req.fill_ids)].to(torch.int64)
 
@@ -267,6 +309,8 @@ class Server:
         elif hasattr(t, "checkpoint"):  # 0.5.23: the key goes in, then the lock is given up
             ids = (req.origin_input_ids + req.output_ids)[: req.kv_committed_len]
             t._insert_cache(req, req.tokens(ids))
+            aligned = req.kv_committed_len // self.page * self.page
+            self.allocator.free(row[aligned : req.kv_committed_len].to(torch.int64))
             t.dec_lock_ref(req.last_node)
         elif "kv_len_to_handle" in inspect.signature(t.cache_finished_req).parameters:
             t.cache_finished_req(req, kv_len_to_handle=req.kv_committed_len)
@@ -313,10 +357,15 @@ class Server:
 
     # -- slots
 
-    def take(self, n):
-        if self.allocator.available_size() < n:
-            self.evict(n)
-        out = self.allocator.alloc(n)
+    def take(self, n, begins=(), ends=(), last=(), decode=False):
+        need = n if self.page == 1 else (0 if decode else n) + len(begins) * self.page
+        if self.allocator.available_size() < need:
+            self.evict(need)
+        if self.page == 1:
+            out = self.allocator.alloc(n)
+        else:
+            begins, ends, last = (torch.tensor(v, dtype=torch.int64) for v in (begins, ends, last))
+            out = self.allocator.alloc_decode(ends, ends, last) if decode else self.allocator.alloc_extend(begins, begins, ends, ends, last, n)
         assert out is not None, "the pool is too small for the test"
         return out
 
@@ -324,7 +373,7 @@ class Server:
         self.allocated.append(loc.clone())
 
     def next_need(self, reqs):
-        return len(reqs) * {"none": 1, "overlap": 1, "v1": 14, "v2": 24}[self.mode]
+        return len(reqs) * self.page * {"none": 1, "overlap": 1, "v1": 14, "v2": 24}[self.mode]
 
     # -- the loop
 
@@ -349,7 +398,7 @@ class Server:
             r = self.waiting_queue[0]
             r.fill_ids = self.tokens_of(r)
             r.prefix_indices, r.last_node = self.match(r.fill_ids[:-1])
-            budget -= len(r.fill_ids) + 24
+            budget -= len(r.fill_ids) + 24 * (1 if self.page == 1 else 2 * self.page)
             if budget < 0 and (self.running or chosen):
                 break
             r.lock = self.tree_cache.lock(r.last_node) if hasattr(self.tree_cache, "lock") else self.tree_cache.inc_lock_ref(r.last_node)
