@@ -102,7 +102,7 @@ template <int NT>
 KX_DEVICE uint32_t sv_unit(int quarter, int j) { return (uint32_t)(quarter + j) % NT; }
 
 template <int NT>
-KX_DEVICE bool sv_owns(int quarter, int j) { return (j == 0 && quarter < NT) || (j == 4 && quarter + 4 < NT); }
+KX_DEVICE bool sv_owns(int quarter, int j) { return (j == 0 && (NT >= 4 || quarter < NT)) || (j == 4 && quarter + 4 < NT); }
 
 /* Q lies in the last three stages, row r at r * 1152. */
 template <int NT>
@@ -127,13 +127,14 @@ KX_DEVICE void sv_take_q(const sv_thread &t, sv_scores<NT> &w) {
   }
 }
 
-/* This warp's columns of a tile of keys. */
+/* This warp's columns of a tile of keys, steps FROM to TO - 1. */
+template <int FROM, int TO>
 KX_DEVICE void sv_load_keys(const sv_thread &t, int quarter, uint32_t stage, uint32_t a[K_STEPS][4]) {
   const uint32_t row = t.lane & 15, swizzle = ((t.lane >> 4) ^ (t.lane & 7)) << 4;
   const uint32_t at = t.smem + stage * STAGE + row * KVK_ROW_BYTES + swizzle, latent = at + (uint32_t)quarter * 256;
 #pragma unroll
-  for (int k = 0; k < 8; k++) kx_ldmatrix4(a[k], (latent ^ (uint32_t)((k & 3) << 5)) + (uint32_t)(k / 4 * 128));
-  kx_ldmatrix4(a[8], (at ^ ((uint32_t)quarter << 5)) + 1024);
+  for (int k = FROM; k < TO; k++)
+    kx_ldmatrix4(a[k], k < 8 ? (latent ^ (uint32_t)((k & 3) << 5)) + (uint32_t)(k / 4 * 128) : (at ^ ((uint32_t)quarter << 5)) + 1024);
 }
 
 template <int NT, int FROM, int TO>
@@ -161,21 +162,21 @@ KX_DEVICE void sv_send(const sv_thread &t, int quarter, uint32_t i, const float 
     }
 }
 
-/* Adds what the other warps sent for the owned units; x holds this warp's own part. */
+/* What the other warps sent for owned unit `o`; zeros if there is none. */
 template <int NT>
-KX_DEVICE void sv_receive(const sv_thread &t, int quarter, uint32_t i, float x[2][4]) {
+KX_DEVICE void sv_receive(const sv_thread &t, int quarter, uint32_t i, int o, kx_f4 v[3]) {
+  const kx_f4 zero = {0, 0, 0, 0};
+  v[0] = v[1] = v[2] = zero;
+  if (!sv_owns<NT>(quarter, 4 * o)) return;
 #pragma unroll
-  for (int o = 0; o < 2; o++)
-    if (4 * o < NT && sv_owns<NT>(quarter, 4 * o)) {
-#pragma unroll
-      for (uint32_t n = 1; n < 4; n++) {
-        const kx_f4 v = kx_lds_f4(sv_exchange_at<NT>(t, i, (uint32_t)(quarter + 4 * o), (uint32_t)quarter + n));
-        x[o][0] += v.x;
-        x[o][1] += v.y;
-        x[o][2] += v.z;
-        x[o][3] += v.w;
-      }
-    }
+  for (uint32_t n = 0; n < 3; n++) v[n] = kx_lds_f4(sv_exchange_at<NT>(t, i, (uint32_t)(quarter + 4 * o), (uint32_t)quarter + n + 1));
+}
+
+KX_DEVICE void sv_add_up(float x[4], const kx_f4 v[3], float scale) {
+  x[0] = (x[0] + v[0].x + (v[1].x + v[2].x)) * scale;
+  x[1] = (x[1] + v[0].y + (v[1].y + v[2].y)) * scale;
+  x[2] = (x[2] + v[0].z + (v[1].z + v[2].z)) * scale;
+  x[3] = (x[3] + v[0].w + (v[1].w + v[2].w)) * scale;
 }
 
 /* Tiles with tree nodes or past the end: -inf for what a query does not see. The loop is not unrolled, it is rare. */
@@ -222,7 +223,7 @@ KX_DEVICE void sv_weigh(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const 
   const uint32_t at = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane / 4) * L::weight_stride + 4 * (t.lane & 3);
 #pragma unroll
   for (int o = 0; o < 2; o++)
-    if (4 * o < NT && sv_owns<NT>(w.quarter, 4 * o)) {
+    if (4 * o < NT) {
       float e[4];
 #pragma unroll
       for (int c = 0; c < 4; c++) {
@@ -232,8 +233,10 @@ KX_DEVICE void sv_weigh(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const 
       w.sum[o][0] += e[0] + e[2];
       w.sum[o][1] += e[1] + e[3];
       const uint32_t unit = at + 16 * (uint32_t)(w.quarter + 4 * o);
-      kx_sts(unit, kx_pack_bf16(e[0], e[1]));
-      kx_sts(unit + 8 * L::weight_stride, kx_pack_bf16(e[2], e[3]));
+      if (sv_owns<NT>(w.quarter, 4 * o)) {
+        kx_sts(unit, kx_pack_bf16(e[0], e[1]));
+        kx_sts(unit + 8 * L::weight_stride, kx_pack_bf16(e[2], e[3]));
+      }
     }
 }
 
@@ -262,20 +265,24 @@ template <int NT>
 KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_scores<NT> &w, uint32_t i,
                              uint32_t next_stage, uint32_t next_lap, float s[NT][4]) {
   typedef sv_smem<NT> L;
+  const uint32_t unused = t.smem + L::unused + 8 * (i & 1);
+  const int second = NT > 4 ? 4 : 0;
   uint32_t a[K_STEPS][4];
-  float x[2][4] = {{s[0][0], s[0][1], s[0][2], s[0][3]}, {0, 0, 0, 0}};
-  if (NT > 4) x[1][0] = s[NT > 4 ? 4 : 0][0], x[1][1] = s[NT > 4 ? 4 : 0][1], x[1][2] = s[NT > 4 ? 4 : 0][2], x[1][3] = s[NT > 4 ? 4 : 0][3];
+  kx_f4 v[2][3];
+  float x[2][4] = {{s[0][0], s[0][1], s[0][2], s[0][3]}, {s[second][0], s[second][1], s[second][2], s[second][3]}};
   sv_send<NT>(t, w.quarter, i, s);
   kx_mbar_wait(t.smem + L::full + 8 * next_stage, next_lap);
-  sv_load_keys(t, w.quarter, next_stage, a);
+  sv_load_keys<0, FIRST_STEPS>(t, w.quarter, next_stage, a);
   kx_bar_sync(1, 128);
-  const bool free = i < 2 || kx_mbar_test(t.smem + L::unused + 8 * (i & 1), (i / 2 - 1) & 1);
+  sv_receive<NT>(t, w.quarter, i, 0, v[0]);
+  if (NT > 4) sv_receive<NT>(t, w.quarter, i, 1, v[1]);
+  const bool free = i < 2 || kx_mbar_test(unused, (i / 2 - 1) & 1);
 #pragma unroll
   for (int j = 0; j < NT; j++) s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
   sv_multiply_q<NT, 0, FIRST_STEPS>(w, a, s);
-  sv_receive<NT>(t, w.quarter, i, x);
-#pragma unroll
-  for (int e = 0; e < 8; e++) x[e / 4][e % 4] *= p.scale_log2;
+  sv_load_keys<FIRST_STEPS, K_STEPS>(t, w.quarter, next_stage, a);
+  sv_add_up(x[0], v[0], p.scale_log2);
+  if (NT > 4) sv_add_up(x[1], v[1], p.scale_log2);
   if ((seg.first_tile + i + 1) * KVK_TILE > seg.prefix) sv_hide(p, t, seg, w.quarter, seg.first_tile + i, x);
   bool over = false;
 #pragma unroll
@@ -283,7 +290,7 @@ KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, const sv_se
 #pragma unroll
     for (int c = 0; c < 4; c++) over |= 4 * o < NT && sv_owns<NT>(w.quarter, 4 * o) && x[o][c] > w.top[o][c & 1] + HEADROOM;
   over = kx_any(over);
-  if (!free) kx_mbar_wait(t.smem + L::unused + 8 * (i & 1), (i / 2 - 1) & 1);
+  if (!free) kx_mbar_wait(unused, (i / 2 - 1) & 1);
   if (over) sv_raise<NT>(t, w, i, x);
   sv_multiply_q<NT, FIRST_STEPS, K_STEPS>(w, a, s);
   if (t.lane == 0) kx_sts(t.smem + L::flag + 16 * (i & 1) + 4 * (uint32_t)w.quarter, (uint32_t)over);
@@ -305,7 +312,7 @@ KX_DEVICE void sv_score_role(const sv_params &p, const sv_thread &t, const sv_se
   kx_mbar_wait(t.smem + L::full, 0);
   if (MODE != SV_LOAD_ONLY) {
     uint32_t a[K_STEPS][4];
-    sv_load_keys(t, quarter, 0, a);
+    sv_load_keys<0, K_STEPS>(t, quarter, 0, a);
 #pragma unroll
     for (int j = 0; j < NT; j++) s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
     sv_multiply_q<NT, 0, K_STEPS>(w, a, s);
