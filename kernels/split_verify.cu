@@ -7,9 +7,10 @@
  *     (unit u: warp u % 4): softmax weights to shared memory. The products of the next tile are issued between the steps
  *     of this tile's softmax, so that its latencies (barrier, exchange, votes, exponentials) are covered.
  *   - 4 value warps: each holds 128 of the 512 output columns for all query rows in registers, multiplies weights and
- *     tile, and between its products fetches a tile (cp.async; 8 lanes a row, so one pointer a lane).
+ *     tile, and sends for 4 of the 16 rows of the tiles to come: one bulk copy a row where the GPU has them (sm_90 and
+ *     later), else cp.async, 8 lanes a row.
  * A tile's life: fetched; multiplied with Q while its predecessor is softened; softened; multiplied with the weights. 4 tiles
- * in shared memory; with the exchange 96 KB, <= 101,376 B. Rows lie 1152 B apart, their 16-byte chunks xor-swizzled by row.
+ * in shared memory; with the exchange 97 KB, <= 101,376 B. Rows lie 1168 B apart, so that 8 of them spread over the banks.
  *
  * The running maximum of a query row is raised only when a logit exceeds it by 2^8 (weights then stay far inside bf16's
  * range); raised rows leave a factor for the value warps' accumulators.
@@ -22,7 +23,7 @@ enum sv_mode { SV_FULL, SV_LOAD_ONLY, SV_MMA_ONLY };
 
 const int K_STEPS = KVK_ROW_VALUES / 4 / 16; /* of one score warp: a quarter of the columns, 8 of latent and 1 of rope */
 const int FIRST_STEPS = 5;                   /* of which the first are issued before the softmax, the others inside */
-const uint32_t STAGE = KVK_TILE * KVK_ROW_BYTES;
+const uint32_t PITCH = KVK_ROW_BYTES + 16, STAGE = KVK_TILE * PITCH;
 const float HEADROOM = 8.0f;
 
 template <int NT>
@@ -82,7 +83,7 @@ KX_DEVICE void sv_reset(const sv_thread &t) {
   const uint32_t tid = t.warp * 32 + t.lane, bar = tid - 32;
   if (bar < (L::bytes - L::bars) / 8) {
     const uint32_t at = L::bars + 8 * bar;
-    const uint32_t count = at < L::empty || at == L::q_full ? 128 : 4;
+    const uint32_t count = !kx_has_bulk() && (at < L::empty || at == L::q_full) ? 128 : 4;
     kx_mbar_init(t.smem + at, count);
   }
 }
@@ -104,24 +105,23 @@ KX_DEVICE uint32_t sv_unit(int quarter, int j) { return (uint32_t)(quarter + j) 
 template <int NT>
 KX_DEVICE bool sv_owns(int quarter, int j) { return (j == 0 && (NT >= 4 || quarter < NT)) || (j == 4 && quarter + 4 < NT); }
 
-/* Q lies in the last three stages, row r at r * 1152. */
+/* Q lies in the last three stages. */
 template <int NT>
 KX_DEVICE void sv_take_q(const sv_thread &t, sv_scores<NT> &w) {
-  const uint32_t base = t.smem + (KVK_STAGES - 3) * STAGE, low = t.lane & 7, chunk = t.lane >> 3;
+  const uint32_t base = t.smem + (KVK_STAGES - 3) * STAGE + (t.lane & 7) * PITCH, chunk = 16 * (t.lane >> 3);
 #pragma unroll
   for (int j = 0; j < NT; j++) {
-    const uint32_t row = base + (8 * sv_unit<NT>(w.quarter, j) + low) * KVK_ROW_BYTES;
+    const uint32_t row = base + 8 * sv_unit<NT>(w.quarter, j) * PITCH;
     uint32_t r[4];
 #pragma unroll
     for (int k = 0; k < 8; k += 2) {
-      const uint32_t line = (uint32_t)(2 * w.quarter + k / 4);
-      kx_ldmatrix4(r, row + line * 128 + ((((uint32_t)(2 * k % 8) + chunk) ^ low) << 4));
+      kx_ldmatrix4(r, row + 256 * (uint32_t)w.quarter + 32 * (uint32_t)k + chunk);
       w.q[k][j][0] = r[0];
       w.q[k][j][1] = r[1];
       w.q[k + 1][j][0] = r[2];
       w.q[k + 1][j][1] = r[3];
     }
-    kx_ldmatrix4(r, row + 1024 + (((2 * (uint32_t)w.quarter + (chunk & 1)) ^ low) << 4)); /* half of it is not needed */
+    kx_ldmatrix4(r, row + 1024 + 32 * (uint32_t)w.quarter + (chunk & 16)); /* half of it is not needed */
     w.q[8][j][0] = r[0];
     w.q[8][j][1] = r[1];
   }
@@ -130,11 +130,10 @@ KX_DEVICE void sv_take_q(const sv_thread &t, sv_scores<NT> &w) {
 /* This warp's columns of a tile of keys, steps FROM to TO - 1. */
 template <int FROM, int TO>
 KX_DEVICE void sv_load_keys(const sv_thread &t, int quarter, uint32_t stage, uint32_t a[K_STEPS][4]) {
-  const uint32_t row = t.lane & 15, swizzle = ((t.lane >> 4) ^ (t.lane & 7)) << 4;
-  const uint32_t at = t.smem + stage * STAGE + row * KVK_ROW_BYTES + swizzle, latent = at + (uint32_t)quarter * 256;
+  const uint32_t at = t.smem + stage * STAGE + (t.lane & 15) * PITCH + 16 * (t.lane >> 4);
+  const uint32_t latent = at + 256 * (uint32_t)quarter, rope = at + 1024 + 32 * (uint32_t)quarter;
 #pragma unroll
-  for (int k = FROM; k < TO; k++)
-    kx_ldmatrix4(a[k], k < 8 ? (latent ^ (uint32_t)((k & 3) << 5)) + (uint32_t)(k / 4 * 128) : (at ^ ((uint32_t)quarter << 5)) + 1024);
+  for (int k = FROM; k < TO; k++) kx_ldmatrix4(a[k], k < 8 ? latent + 32 * (uint32_t)k : rope);
 }
 
 template <int NT, int FROM, int TO>
@@ -337,16 +336,8 @@ KX_DEVICE void sv_score_role(const sv_params &p, const sv_thread &t, const sv_se
 template <int NT>
 struct sv_values {
   float o[8][NT][4]; /* O^T: 16 m + g (+ 8) of the warp's 128 columns; query rows 8 j + 2t, + 1 */
-  const unsigned char *kv; /* this lane's 16 bytes of the first line of row 0 */
-  uint32_t to;             /* where they go in stage 0 */
-  uint32_t row;            /* of the tile, that this lane helps to fetch */
-  int32_t slot;            /* of the next tile to fetch */
-};
-
-/* This lane's share of a tile to fetch: 9 lines of its row. */
-struct sv_fetch {
-  const unsigned char *from;
-  uint32_t to, bytes;
+  uint32_t row;      /* of the tile, that this lane helps to fetch */
+  int32_t slot;      /* of the next tile to fetch */
 };
 
 template <int NT>
@@ -354,44 +345,68 @@ KX_DEVICE int32_t sv_slot_of(const sv_params &p, const sv_segment &seg, const sv
   return i < seg.tiles ? sv_slot(p, seg.request, seg.first, seg.prefix, (seg.first_tile + i) * KVK_TILE + v.row) : -1;
 }
 
-template <int NT>
-KX_DEVICE sv_fetch sv_fetch_of(const sv_params &p, const sv_values<NT> &v, int32_t slot, uint32_t stage) {
-  sv_fetch f = {v.kv + (slot >= 0 ? (int64_t)slot * p.kv_stride : 0), v.to + stage * STAGE, slot >= 0 ? 16u : 0u};
-  return f;
+KX_DEVICE void sv_zero_row(uint32_t to, uint32_t first_chunk, uint32_t step) {
+  const kx_u4 zero = {0, 0, 0, 0};
+  for (uint32_t chunk = first_chunk; chunk < KVK_ROW_BYTES / 16; chunk += step) kx_sts(to + 16 * chunk, zero);
 }
 
-KX_DEVICE void sv_fetch_line(const sv_fetch &f, uint32_t line) { kx_copy16(f.to + line * 128, f.from + line * 128, f.bytes); }
+/* Copies one row a lane where `wanted`; the warp arrives once at the barrier, which then waits for the bytes. */
+KX_DEVICE void sv_copy_rows(const sv_thread &t, bool wanted, uint32_t to, const unsigned char *from, uint32_t bar) {
+  const uint32_t rows = kx_count(kx_ballot(wanted));
+  if (t.lane == 0) kx_mbar_expect(bar, rows * KVK_ROW_BYTES);
+  kx_sync_warp();
+  if (wanted) kx_bulk(to, from, KVK_ROW_BYTES, bar);
+}
 
-/* A whole tile at once: the first ones of a segment. */
+/* The warp's 4 rows of a tile; a row that does not exist is zeros, so that nothing unwanted meets a weight of 0. */
 template <int NT, int MODE>
 KX_DEVICE void sv_fetch_tile(const sv_params &p, const sv_thread &t, const sv_values<NT> &v, int32_t slot, uint32_t stage) {
-  const uint32_t bar = t.smem + sv_smem<NT>::full + 8 * stage;
+  const uint32_t bar = t.smem + sv_smem<NT>::full + 8 * stage, to = t.smem + stage * STAGE + v.row * PITCH;
+  const unsigned char *from = (const unsigned char *)p.kv + (slot >= 0 ? (int64_t)slot * p.kv_stride : 0);
   if (MODE == SV_MMA_ONLY) {
-    kx_mbar_arrive(bar);
-    return;
-  }
-  const sv_fetch f = sv_fetch_of<NT>(p, v, slot, stage);
+    if (!kx_has_bulk() || t.lane == 0) kx_mbar_arrive(bar);
+  } else if (kx_has_bulk()) {
+    const bool mine = t.lane < 4;
+    if (kx_any(mine && slot < 0)) { /* tails only */
+      if (mine && slot < 0) sv_zero_row(to, 0, 1);
+      kx_fence_async();
+      kx_sync_warp();
+    }
+    sv_copy_rows(t, mine && slot >= 0, to, from, bar);
+  } else {
+    const uint32_t chunk = 16 * (t.lane & 7);
 #pragma unroll
-  for (uint32_t line = 0; line < 9; line++) sv_fetch_line(f, line);
-  kx_copy_arrive(bar);
+    for (uint32_t line = 0; line < 9; line++) kx_copy16(to + chunk + line * 128, from + chunk + line * 128, slot >= 0 ? 16 : 0);
+    kx_copy_arrive(bar);
+  }
 }
 
-/* The group's rows of Q into the last three stages; missing rows are zeros. */
+/* The group's rows of Q into the last three stages, 12 a warp; missing rows are zeros. */
 template <int NT>
-KX_DEVICE void sv_fetch_q(const sv_params &p, const sv_thread &t, const sv_segment &seg, const sv_values<NT> &v) {
-  const unsigned char *q = (const unsigned char *)p.q;
-  for (uint32_t c = v.row; c < 8 * NT; c += 16) {
-    const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + c * (uint32_t)p.cut.row_stride;
-    const bool used = c < (uint32_t)p.cut.group_rows && row < (uint32_t)p.cut.rows;
-    const unsigned char *from = used ? q + ((int64_t)seg.request * p.cut.rows + row) * p.q_stride + 16 * (t.lane & 7) : q;
+KX_DEVICE void sv_fetch_q(const sv_params &p, const sv_thread &t, const sv_segment &seg, uint32_t value_warp) {
+  const uint32_t base = t.smem + (KVK_STAGES - 3) * STAGE, bar = t.smem + sv_smem<NT>::q_full;
+  const unsigned char *q = (const unsigned char *)p.q + (int64_t)seg.request * p.cut.rows * p.q_stride;
+  const uint32_t first = seg.group * (uint32_t)p.cut.group_stride, step = (uint32_t)p.cut.row_stride, rows = (uint32_t)p.cut.rows;
+  const uint32_t left = rows > first ? (rows - first + step - 1) / step : 0, group = (uint32_t)p.cut.group_rows;
+  const uint32_t used = left < group ? left : group; /* columns that stand for a row */
+  for (uint32_t c = 12 * value_warp; c < 12 * value_warp + 12 && c < 8 * NT; c++)
+    if (c >= used) sv_zero_row(base + c * PITCH, t.lane, 32);
+  if (kx_has_bulk()) {
+    const uint32_t c = 12 * value_warp + t.lane;
+    kx_fence_async();
+    kx_sync_warp();
+    sv_copy_rows(t, t.lane < 12 && c < used, base + c * PITCH, q + (int64_t)(first + c * step) * p.q_stride, bar);
+  } else {
+    for (uint32_t c = 12 * value_warp + t.lane / 8; c < 12 * value_warp + 12 && c < used; c += 4) {
+      const unsigned char *from = q + (int64_t)(first + c * step) * p.q_stride + 16 * (t.lane & 7);
+      const uint32_t to = base + c * PITCH + 16 * (t.lane & 7);
 #pragma unroll
-    for (uint32_t line = 0; line < 9; line++)
-      kx_copy16(v.to + (KVK_STAGES - 3) * STAGE + (c - v.row) * KVK_ROW_BYTES + line * 128, from + (used ? line * 128 : 0), used ? 16 : 0);
+      for (uint32_t line = 0; line < 9; line++) kx_copy16(to + line * 128, from + line * 128, 16);
+    }
+    kx_copy_arrive(bar);
   }
-  kx_copy_arrive(t.smem + sv_smem<NT>::q_full);
 }
 
-template <int NT>
 KX_DEVICE void sv_zero_tiles(const sv_thread &t, uint32_t value_warp) {
   const kx_u4 zero = {0, 0, 0, 0};
   for (uint32_t at = 16 * (value_warp * 32 + t.lane); at < KVK_STAGES * STAGE; at += 16 * 128) kx_sts(t.smem + at, zero);
@@ -417,30 +432,24 @@ KX_DEVICE void sv_shrink(const sv_thread &t, sv_values<NT> &v, uint32_t i) {
     }
 }
 
-/* O^T += V^T P^T for tile i; between the products, the 9 lines of a tile to fetch (fetch.to = 0: none). */
-template <int NT, int MODE>
-KX_DEVICE void sv_multiply_v(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp, uint32_t i, uint32_t stage,
-                             const sv_fetch &fetch) {
+/* O^T += V^T P^T for tile i. */
+template <int NT>
+KX_DEVICE void sv_multiply_v(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp, uint32_t i, uint32_t stage) {
   typedef sv_smem<NT> L;
   uint32_t b[NT + 1][2];
   const uint32_t weights = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane & 15) * L::weight_stride + 16 * (t.lane >> 4);
   const uint32_t row = (t.lane & 7) + ((t.lane >> 4) << 3), chunk = (t.lane >> 3) & 1;
-  const uint32_t at = t.smem + stage * STAGE + row * KVK_ROW_BYTES + ((chunk ^ (t.lane & 7)) << 4) + 256 * value_warp;
-  if (MODE != SV_LOAD_ONLY) {
+  const uint32_t at = t.smem + stage * STAGE + row * PITCH + 16 * chunk + 256 * value_warp;
 #pragma unroll
-    for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], weights + 16 * (uint32_t)j);
-    if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], weights - 16 * (t.lane >> 4) + 16 * (NT - 1));
-  }
+  for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], weights + 16 * (uint32_t)j);
+  if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], weights - 16 * (t.lane >> 4) + 16 * (NT - 1));
 #pragma unroll
   for (int m = 0; m < 8; m++) {
     uint32_t a[4];
-    if (MODE != SV_LOAD_ONLY) kx_ldmatrix4_trans(a, (at ^ (uint32_t)((m & 3) << 5)) + (uint32_t)(m / 4 * 128));
-    if (MODE != SV_MMA_ONLY && fetch.to) sv_fetch_line(fetch, (uint32_t)m);
+    kx_ldmatrix4_trans(a, at + 32 * (uint32_t)m);
 #pragma unroll
-    for (int j = 0; j < NT; j++)
-      if (MODE != SV_LOAD_ONLY) kx_mma(v.o[m][j], a, b[j][0], b[j][1]);
+    for (int j = 0; j < NT; j++) kx_mma(v.o[m][j], a, b[j][0], b[j][1]);
   }
-  if (MODE != SV_MMA_ONLY && fetch.to) sv_fetch_line(fetch, 8);
 }
 
 /* Divides by the sums and leaves the partial result as it lies in the registers. Unit j of 8 query rows: 512 pieces of 16
@@ -469,14 +478,11 @@ KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_se
   typedef sv_smem<NT> L;
   sv_values<NT> v;
   int32_t slots[KVK_STAGES];
-  v.row = 4 * value_warp + t.lane / 8;
-  v.kv = (const unsigned char *)p.kv + 16 * (t.lane & 7);
-  v.to = t.smem + v.row * KVK_ROW_BYTES + (((t.lane & 7) ^ (v.row & 7)) << 4);
+  v.row = 4 * value_warp + (kx_has_bulk() ? t.lane & 3 : t.lane / 8);
 #pragma unroll
   for (uint32_t i = 0; i < KVK_STAGES; i++) slots[i] = sv_slot_of<NT>(p, seg, v, i);
-  if (MODE == SV_MMA_ONLY) sv_zero_tiles<NT>(t, value_warp); /* products of zeros, but for what is left of Q */
-  kx_sync_warp();
-  sv_fetch_q<NT>(p, t, seg, v);
+  if (MODE == SV_MMA_ONLY) sv_zero_tiles(t, value_warp); /* products of zeros, but for what is left of Q */
+  sv_fetch_q<NT>(p, t, seg, value_warp);
 #pragma unroll
   for (uint32_t i = 0; i < KVK_STAGES - 3; i++)
     if (i < seg.tiles) sv_fetch_tile<NT, MODE>(p, t, v, slots[i], i);
@@ -491,18 +497,16 @@ KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_se
     if (i < seg.tiles) sv_fetch_tile<NT, MODE>(p, t, v, slots[i], i);
   uint32_t stage = 0, old_stage = 0, old_lap = 0, lap = 0;
   for (uint32_t i = 0; i < seg.tiles; i++) {
-    const bool refill = i && i + KVK_STAGES - 1 < seg.tiles;
-    sv_fetch fetch = {v.kv, 0, 0};
-    kx_mbar_wait(t.smem + L::ready + 8 * (i & 1), i / 2 & 1);
-    if (refill) {
+    if (i && i + KVK_STAGES - 1 < seg.tiles) {
       kx_mbar_wait(t.smem + L::empty + 8 * old_stage, old_lap);
-      fetch = sv_fetch_of<NT>(p, v, v.slot, old_stage);
+      sv_fetch_tile<NT, MODE>(p, t, v, v.slot, old_stage);
       v.slot = sv_slot_of<NT>(p, seg, v, i + KVK_STAGES);
     }
-    if (MODE != SV_LOAD_ONLY) sv_shrink<NT>(t, v, i);
-    sv_multiply_v<NT, MODE>(t, v, value_warp, i, stage, fetch);
-    if (refill && MODE != SV_MMA_ONLY) kx_copy_arrive(t.smem + L::full + 8 * old_stage);
-    if (refill && MODE == SV_MMA_ONLY) kx_mbar_arrive(t.smem + L::full + 8 * old_stage);
+    kx_mbar_wait(t.smem + L::ready + 8 * (i & 1), i / 2 & 1);
+    if (MODE != SV_LOAD_ONLY) {
+      sv_shrink<NT>(t, v, i);
+      sv_multiply_v<NT>(t, v, value_warp, i, stage);
+    }
     kx_sync_warp();
     if (t.lane == 0) {
       kx_mbar_arrive(t.smem + L::empty + 8 * stage);
@@ -551,19 +555,26 @@ struct sv_sum { /* of one piece: even accumulators are query row 2t, odd ones 2t
   float acc[8], top[2], sum[2];
 };
 
-KX_DEVICE void sv_add(sv_sum &x, kx_u4 v, kx_f2 lse) {
-  const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+/* Up to 8 partials at once, on the scale of the largest. -inf where there is none; a NaN reaches sum and values. */
+KX_DEVICE void sv_add(sv_sum &x, const kx_u4 v[8], const kx_f2 lse[8]) {
 #pragma unroll
   for (int q = 0; q < 2; q++) {
-    const float l = q ? lse.y : lse.x;
-    if (l == -kx_inf()) continue;
-    const float top = l > x.top[q] || l != l ? l : x.top[q];
-    const float shrink = x.top[q] == top ? 1.0f : kx_exp2(x.top[q] - top), weight = kx_exp2(l - top);
-    x.top[q] = top;
-    x.sum[q] = x.sum[q] * shrink + weight;
+    float top = x.top[q];
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-      x.acc[2 * i + q] = x.acc[2 * i + q] * shrink + weight * kx_bits_float(q ? word[i] & 0xffff0000u : word[i] << 16);
+    for (int i = 0; i < 8; i++) top = kx_max(top, q ? lse[i].y : lse[i].x);
+    const float base = top == -kx_inf() ? 0.0f : top, shrink = kx_exp2(x.top[q] - base);
+    x.top[q] = top;
+    x.sum[q] *= shrink;
+#pragma unroll
+    for (int c = 0; c < 4; c++) x.acc[2 * c + q] *= shrink;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+      const float weight = kx_exp2((q ? lse[i].y : lse[i].x) - base);
+      const uint32_t word[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
+      x.sum[q] += weight;
+#pragma unroll
+      for (int c = 0; c < 4; c++) x.acc[2 * c + q] += weight * kx_bits_float(q ? word[c] & 0xffff0000u : word[c] << 16);
+    }
   }
 }
 
@@ -571,8 +582,8 @@ KX_DEVICE void sv_add(sv_sum &x, kx_u4 v, kx_f2 lse) {
 template <int TEAMS>
 KX_DEVICE void sv_walk(const sv_params &p, sv_range r, uint32_t unit, uint32_t team, uint32_t piece, sv_sum &x) {
   const uint32_t units = (uint32_t)p.cut.tiles8;
-  const kx_f2 *lse = (const kx_f2 *)p.part_lse + ((uint64_t)r.first * units + unit) * 4 + (piece & 3);
-  const kx_u4 *from = (const kx_u4 *)p.part_out + ((uint64_t)r.first * units + unit) * 512 + piece;
+  const kx_f2 *lse = (const kx_f2 *)p.part_lse + ((uint64_t)r.first * units + unit) * 4 + (piece & 3), none = {-kx_inf(), -kx_inf()};
+  const kx_u4 *from = (const kx_u4 *)p.part_out + ((uint64_t)r.first * units + unit) * 512 + piece, zero = {0, 0, 0, 0};
 #pragma unroll 1
   for (uint32_t base = team; base < r.count; base += 8 * TEAMS) {
     kx_u4 v[8];
@@ -580,11 +591,10 @@ KX_DEVICE void sv_walk(const sv_params &p, sv_range r, uint32_t unit, uint32_t t
 #pragma unroll
     for (uint32_t i = 0; i < 8; i++) {
       const uint32_t s = base + i * TEAMS;
-      if (s < r.count) l[i] = lse[(uint64_t)s * units * 4], v[i] = from[(uint64_t)s * units * 512];
+      l[i] = s < r.count ? lse[(uint64_t)s * units * 4] : none;
+      v[i] = s < r.count ? from[(uint64_t)s * units * 512] : zero;
     }
-#pragma unroll
-    for (uint32_t i = 0; i < 8; i++)
-      if (base + i * TEAMS < r.count) sv_add(x, v[i], l[i]);
+    sv_add(x, v, l);
   }
 }
 
@@ -596,15 +606,16 @@ KX_DEVICE void sv_join(uint32_t smem, uint32_t piece, sv_sum &x) {
 #pragma unroll
   for (uint32_t team = 0; team < TEAMS; team++) {
     const kx_f4 its = kx_lds_f4(smem + MERGE_STATS + 16 * (4 * team + (piece & 3)));
-    top[0] = its.x > top[0] || its.x != its.x ? its.x : top[0];
-    top[1] = its.z > top[1] || its.z != its.z ? its.z : top[1];
+    top[0] = kx_max(top[0], its.x);
+    top[1] = kx_max(top[1], its.z);
   }
+  const float base[2] = {top[0] == -kx_inf() ? 0.0f : top[0], top[1] == -kx_inf() ? 0.0f : top[1]};
 #pragma unroll
   for (uint32_t team = 0; team < TEAMS; team++) {
     const kx_f4 its = kx_lds_f4(smem + MERGE_STATS + 16 * (4 * team + (piece & 3)));
     const uint32_t at = smem + 32 * (team * (512 / TEAMS) + piece % (512 / TEAMS));
     const kx_f4 a = kx_lds_f4(at), b = kx_lds_f4(at + 16);
-    const float w[2] = {its.x == -kx_inf() ? 0.0f : kx_exp2(its.x - top[0]), its.z == -kx_inf() ? 0.0f : kx_exp2(its.z - top[1])};
+    const float w[2] = {kx_exp2(its.x - base[0]), kx_exp2(its.z - base[1])};
     const float part[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
     all.sum[0] += w[0] * its.y;
     all.sum[1] += w[1] * its.w;
@@ -711,8 +722,8 @@ extern "C" const char *KX_NAME(split)(kvk_kind kind, const kvk_problem *problem,
                        : p.cut.tiles8 == 5 ? sv_start<5>(kind, grid, p)
                                            : sv_start<6>(kind, grid, p);
   /* Many partials each: many small blocks and teams. The choice rests on what the host knows, so a graph can hold it. */
-  const unsigned pieces = (unsigned)(p.batch * p.cut.groups), teams = p.fixed_tiles || p.blocks > 4 * pieces ? 8 : 1;
+  const unsigned pieces = (unsigned)(p.batch * p.cut.groups), teams = p.fixed_tiles || p.blocks > 4 * pieces ? 16 : 1;
   const kx_grid merge = {pieces * (unsigned)p.cut.tiles8 * teams, 1, MERGE_THREADS, MERGE_STATS + 64 * teams, true, stream};
   if (failed) return failed;
-  return teams == 8 ? kx_launch(sv_merge_kernel<8>, merge, p) : kx_launch(sv_merge_kernel<1>, merge, p);
+  return teams == 16 ? kx_launch(sv_merge_kernel<16>, merge, p) : kx_launch(sv_merge_kernel<1>, merge, p);
 }
