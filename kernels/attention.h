@@ -134,7 +134,7 @@ typedef struct kvk_emulated {
   uint64_t steps;           /* fiber switches */
   char first[200];          /* the first finding in words */
 } kvk_emulated;
-/* seed != 0 shuffles the order in which warps run. options.capability below 90: as a GPU without bulk copies. */
+/* seed != 0 shuffles the order in which warps run. */
 kv_status kvk_emulate(kvk_kind kind, const kvk_problem *problem, const kvk_options *options, void *workspace,
                       size_t workspace_bytes, uint64_t seed, kvk_emulated *emulated, kv_error *err);
 kv_status kvk_emulate_merge_state(const kvk_merge *merge, kvk_emulated *emulated, kv_error *err);

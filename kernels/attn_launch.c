@@ -33,7 +33,6 @@ kv_status kvk_launch_merge_state(const kvk_merge *merge, void *stream, kv_error 
 struct kx_emu_run { /* as in ptx_emu.h */
   kvk_emulated *found;
   uint64_t seed;
-  int bulk;
 };
 
 static kv_status judge(const char *name, const char *failed, const kvk_emulated *found, kvk_emulated *copy, kv_error *err) {
@@ -48,7 +47,7 @@ kv_status kvk_emulate(kvk_kind kind, const kvk_problem *problem, const kvk_optio
                       size_t workspace_bytes, uint64_t seed, kvk_emulated *emulated, kv_error *err) {
   kvk_emulated found;
   memset(&found, 0, sizeof found);
-  struct kx_emu_run run = {&found, seed, options->capability == 0 || options->capability >= 90};
+  struct kx_emu_run run = {&found, seed};
   kv_status status = prepare(kind, problem, options, workspace, workspace_bytes, err);
   if (status != KV_OK || problem->batch == 0) return status;
   const char *failed = is_extend(kind) ? kvk_emu_extend(kind, problem, options, &run)
@@ -59,6 +58,6 @@ kv_status kvk_emulate(kvk_kind kind, const kvk_problem *problem, const kvk_optio
 kv_status kvk_emulate_merge_state(const kvk_merge *merge, kvk_emulated *emulated, kv_error *err) {
   kvk_emulated found;
   memset(&found, 0, sizeof found);
-  struct kx_emu_run run = {&found, 0, 0};
+  struct kx_emu_run run = {&found, 0};
   return judge("merge_state", merge->rows > 0 ? kvk_emu_merge(merge, &run) : NULL, &found, emulated, err);
 }

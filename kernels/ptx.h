@@ -95,25 +95,6 @@ KX_DEVICE void kx_copy_arrive(uint32_t bar) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(bar) : "memory");
 }
 
-/* Bulk copies: `bytes` (a multiple of 16) land by themselves and count down what the barrier was told to expect. */
-#if __CUDA_ARCH__ >= 900
-KX_DEVICE constexpr bool kx_has_bulk() { return true; }
-KX_DEVICE void kx_mbar_expect(uint32_t bar, uint32_t bytes) { /* arrives, too */
-  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;\n}\n" ::"r"(bar), "r"(bytes) : "memory");
-}
-KX_DEVICE void kx_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t bar) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from), "r"(bytes), "r"(bar)
-               : "memory");
-}
-/* Orders this thread's earlier stores to shared memory before later bulk copies to the same place. */
-KX_DEVICE void kx_fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-#else
-KX_DEVICE constexpr bool kx_has_bulk() { return false; }
-KX_DEVICE void kx_mbar_expect(uint32_t, uint32_t) {}
-KX_DEVICE void kx_bulk(uint32_t, const void *, uint32_t, uint32_t) {}
-KX_DEVICE void kx_fence_async() {}
-#endif
-
 /* --- shared memory --- */
 KX_DEVICE void kx_sts(uint32_t to, uint32_t v) { asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(v) : "memory"); }
 KX_DEVICE void kx_sts(uint32_t to, float v) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(v) : "memory"); }
@@ -180,7 +161,6 @@ KX_DEVICE uint32_t kx_shfl_up(uint32_t v, int by) { return __shfl_up_sync(0xffff
 KX_DEVICE uint32_t kx_shfl(uint32_t v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
 KX_DEVICE bool kx_any(bool v) { return __any_sync(0xffffffffu, v) != 0; }
 KX_DEVICE uint32_t kx_ballot(bool v) { return __ballot_sync(0xffffffffu, v); }
-KX_DEVICE uint32_t kx_count(uint32_t mask) { return (uint32_t)__popc(mask); }
 KX_DEVICE int kx_first(uint32_t mask) { return __ffs((int)mask) - 1; }
 
 /* --- arithmetic --- */

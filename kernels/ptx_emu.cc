@@ -70,7 +70,6 @@ struct warp {
 
 struct barrier { /* a named barrier or an mbarrier */
   uint32_t at, expected, pending;
-  int64_t bytes; /* still to land */
   uint64_t generation;
   uint32_t warps; /* that take part in this phase */
   clocks gathering, released;
@@ -91,7 +90,6 @@ struct block {
   bool in_fiber;
   kvk_emulated *found;
   uint64_t random;
-  bool bulk;
   void (*body)(const void *);
   const void *argument;
   const void *main_bottom;
@@ -223,13 +221,7 @@ barrier *mbar_at(uint32_t at) {
 void mbar_count_in(barrier &b, const clocks &seen) {
   join(b.gathering, seen);
   if (b.pending == 0) report(&B->found->races, "arrives at the mbarrier at %u too often", b.at - smem_start);
-  if (--b.pending == 0 && b.bytes == 0) phase_ends(b, false);
-}
-
-void mbar_count_bytes(barrier &b, uint32_t bytes, const clocks &seen) {
-  join(b.gathering, seen);
-  b.bytes -= bytes;
-  if (b.pending == 0 && b.bytes == 0) phase_ends(b, false);
+  if (--b.pending == 0) phase_ends(b, false);
 }
 
 /* --- copies in flight --- */
@@ -253,25 +245,21 @@ bool land(unsigned thread, bool all) {
   while (f.first_copy < f.n_copies) {
     copy_item &c = f.copies[f.first_copy++];
     moved = true;
-    if (c.bar && !c.bytes) {
+    if (c.bar) {
       barrier *b = mbar_at(c.bar);
       if (b) mbar_count_in(*b, c.seen);
       if (!all) break;
       continue;
     }
     uint8_t *to = B->bytes + (c.to - smem_start);
-    const uint32_t length = c.bar ? c.bytes : 16; /* a bulk copy has a barrier, a 16-byte one a mark behind it */
-    if (c.bytes) memcpy(to, c.from, length);
-    else memset(to, 0, length);
-    for (uint32_t i = 0; i < length / 4; i++) {
+    if (c.bytes) memcpy(to, c.from, 16);
+    else memset(to, 0, 16);
+    for (uint32_t i = 0; i < 4; i++) {
       word &x = B->words[(c.to - smem_start) / 4 + i];
       x.state = WRITTEN;
-      x.write_clock = all && !c.bar ? B->now[w].of[w] : c.clock;
-      x.write_turn = all && !c.bar ? B->warp_of[w].turn : B->warp_of[w].turn - 1;
+      x.write_clock = all ? B->now[w].of[w] : c.clock;
+      x.write_turn = all ? B->warp_of[w].turn : B->warp_of[w].turn - 1;
     }
-    barrier *b = c.bar ? mbar_at(c.bar) : NULL;
-    if (b) mbar_count_bytes(*b, c.bytes, c.seen);
-    if (b && !all) break;
   }
   if (f.first_copy == f.n_copies) f.first_copy = f.n_copies = 0;
   return moved;
@@ -555,28 +543,6 @@ void kx_copy_arrive(uint32_t bar) {
   my_clocks().of[my_warp()]++;
 }
 
-bool kx_has_bulk() { return B->bulk; }
-
-void kx_mbar_expect(uint32_t bar, uint32_t bytes) {
-  barrier *b = mbar_at(bar);
-  if (b) b->bytes += bytes;
-  kx_mbar_arrive(bar);
-}
-
-void kx_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t bar) {
-  word *w = checked(to, 16, "bulk copy");
-  if (!w || !checked(to + bytes - 16, 16, "bulk copy")) return;
-  for (uint32_t i = 0; i < bytes / 4; i++) note_write(w[i], B->current % 32, to - smem_start + 4 * i, IN_FLIGHT);
-  copy_item &c = new_item(self());
-  c.to = to;
-  c.from = from;
-  c.bytes = bytes;
-  c.bar = bar;
-  c.clock = my_clocks().of[my_warp()];
-  c.seen = my_clocks();
-  my_clocks().of[my_warp()]++;
-}
-
 void kx_emu_store(uint32_t to, const void *from, uint32_t bytes) {
   word *w = checked(to, bytes, "write");
   if (!w) return;
@@ -633,7 +599,6 @@ const char *kx_emu_grid(const kx_grid &grid, void (*body)(const void *), const v
     b->smem = grid.smem;
     b->found = run->found;
     b->random = run->seed;
-    b->bulk = run->bulk != 0;
     b->body = body;
     b->argument = argument;
     for (unsigned t = 0; t < grid.threads; t++) b->fibers[t].stack = (char *)stacks + t * stack_bytes;

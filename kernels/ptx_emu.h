@@ -23,7 +23,6 @@
 struct kx_emu_run {
   kvk_emulated *found;
   uint64_t seed;
-  int bulk; /* as a GPU that has bulk copies, or as one that has not */
 };
 
 unsigned kx_tid();
@@ -41,10 +40,6 @@ void kx_copy16(uint32_t to, const void *from, uint32_t bytes);
 void kx_copy_commit();
 void kx_copy_wait_all();
 void kx_copy_arrive(uint32_t bar);
-bool kx_has_bulk(); /* both ways are run: see kx_emu_run.bulk */
-void kx_mbar_expect(uint32_t bar, uint32_t bytes);
-void kx_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t bar);
-static inline void kx_fence_async() {}
 void kx_emu_store(uint32_t to, const void *from, uint32_t bytes);
 void kx_emu_load(uint32_t at, void *to, uint32_t bytes);
 void kx_ldmatrix4(uint32_t r[4], uint32_t at);
@@ -75,7 +70,6 @@ static inline kx_f4 kx_lds_f4(uint32_t at) { return kx_emu_get<kx_f4>(at); }
 static inline kx_u4 kx_lds_u4(uint32_t at) { return kx_emu_get<kx_u4>(at); }
 
 static inline bool kx_any(bool v) { return kx_ballot(v) != 0; }
-static inline uint32_t kx_count(uint32_t mask) { return (uint32_t)__builtin_popcount(mask); }
 static inline int kx_first(uint32_t mask) { return __builtin_ffs((int)mask) - 1; }
 static inline float kx_exp2(float v) { return exp2f(v); }
 static inline float kx_reciprocal(float v) { return 1.0f / v; }

@@ -7,8 +7,8 @@
  *     (unit u: warp u % 4): softmax weights to shared memory. The products of the next tile are issued between the steps
  *     of this tile's softmax, so that its latencies (barrier, exchange, votes, exponentials) are covered.
  *   - 4 value warps: each holds 128 of the 512 output columns for all query rows in registers, multiplies weights and
- *     tile, and sends for 4 of the 16 rows of the tiles to come: one bulk copy a row where the GPU has them (sm_90 and
- *     later), else cp.async, 8 lanes a row.
+ *     tile, and while it waits for weights fetches 4 of the 16 rows of a tile to come (cp.async, 8 lanes a row; bulk copies
+ *     of whole rows were tried on an H200 and are slower there: 0.65 us a tile of 16 rows against 0.48).
  * A tile's life: fetched; multiplied with Q while its predecessor is softened; softened; multiplied with the weights. 4 tiles
  * in shared memory; with the exchange 97 KB, <= 101,376 B. Rows lie 1168 B apart, so that 8 of them spread over the banks.
  *
@@ -83,7 +83,7 @@ KX_DEVICE void sv_reset(const sv_thread &t) {
   const uint32_t tid = t.warp * 32 + t.lane, bar = tid - 32;
   if (bar < (L::bytes - L::bars) / 8) {
     const uint32_t at = L::bars + 8 * bar;
-    const uint32_t count = !kx_has_bulk() && (at < L::empty || at == L::q_full) ? 128 : 4;
+    const uint32_t count = at < L::empty || at == L::q_full ? 128 : 4;
     kx_mbar_init(t.smem + at, count);
   }
 }
@@ -270,11 +270,11 @@ KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, const sv_se
   kx_f4 v[2][3];
   float x[2][4] = {{s[0][0], s[0][1], s[0][2], s[0][3]}, {s[second][0], s[second][1], s[second][2], s[second][3]}};
   sv_send<NT>(t, w.quarter, i, s);
-  kx_mbar_wait(t.smem + L::full + 8 * next_stage, next_lap);
-  sv_load_keys<0, FIRST_STEPS>(t, w.quarter, next_stage, a);
   kx_bar_sync(1, 128);
   sv_receive<NT>(t, w.quarter, i, 0, v[0]);
   if (NT > 4) sv_receive<NT>(t, w.quarter, i, 1, v[1]);
+  kx_mbar_wait(t.smem + L::full + 8 * next_stage, next_lap);
+  sv_load_keys<0, FIRST_STEPS>(t, w.quarter, next_stage, a);
   const bool free = i < 2 || kx_mbar_test(unused, (i / 2 - 1) & 1);
 #pragma unroll
   for (int j = 0; j < NT; j++) s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
@@ -345,66 +345,38 @@ KX_DEVICE int32_t sv_slot_of(const sv_params &p, const sv_segment &seg, const sv
   return i < seg.tiles ? sv_slot(p, seg.request, seg.first, seg.prefix, (seg.first_tile + i) * KVK_TILE + v.row) : -1;
 }
 
-KX_DEVICE void sv_zero_row(uint32_t to, uint32_t first_chunk, uint32_t step) {
-  const kx_u4 zero = {0, 0, 0, 0};
-  for (uint32_t chunk = first_chunk; chunk < KVK_ROW_BYTES / 16; chunk += step) kx_sts(to + 16 * chunk, zero);
+/* One row, or a part of a tile's rows: 9 lines of 128 bytes, 8 lanes each. Without a row zeros, so that nothing unwanted
+ * meets a weight of 0. */
+KX_DEVICE void sv_copy_row(const sv_thread &t, uint32_t to, const unsigned char *from, bool real) {
+  const uint32_t chunk = 16 * (t.lane & 7);
+#pragma unroll
+  for (uint32_t line = 0; line < 9; line++) kx_copy16(to + chunk + line * 128, from + (real ? chunk + line * 128 : 0), real ? 16 : 0);
 }
 
-/* Copies one row a lane where `wanted`; the warp arrives once at the barrier, which then waits for the bytes. */
-KX_DEVICE void sv_copy_rows(const sv_thread &t, bool wanted, uint32_t to, const unsigned char *from, uint32_t bar) {
-  const uint32_t rows = kx_count(kx_ballot(wanted));
-  if (t.lane == 0) kx_mbar_expect(bar, rows * KVK_ROW_BYTES);
-  kx_sync_warp();
-  if (wanted) kx_bulk(to, from, KVK_ROW_BYTES, bar);
-}
-
-/* The warp's 4 rows of a tile; a row that does not exist is zeros, so that nothing unwanted meets a weight of 0. */
+/* The warp's 4 rows of a tile. */
 template <int NT, int MODE>
 KX_DEVICE void sv_fetch_tile(const sv_params &p, const sv_thread &t, const sv_values<NT> &v, int32_t slot, uint32_t stage) {
-  const uint32_t bar = t.smem + sv_smem<NT>::full + 8 * stage, to = t.smem + stage * STAGE + v.row * PITCH;
-  const unsigned char *from = (const unsigned char *)p.kv + (slot >= 0 ? (int64_t)slot * p.kv_stride : 0);
+  const uint32_t bar = t.smem + sv_smem<NT>::full + 8 * stage;
   if (MODE == SV_MMA_ONLY) {
-    if (!kx_has_bulk() || t.lane == 0) kx_mbar_arrive(bar);
-  } else if (kx_has_bulk()) {
-    const bool mine = t.lane < 4;
-    if (kx_any(mine && slot < 0)) { /* tails only */
-      if (mine && slot < 0) sv_zero_row(to, 0, 1);
-      kx_fence_async();
-      kx_sync_warp();
-    }
-    sv_copy_rows(t, mine && slot >= 0, to, from, bar);
-  } else {
-    const uint32_t chunk = 16 * (t.lane & 7);
-#pragma unroll
-    for (uint32_t line = 0; line < 9; line++) kx_copy16(to + chunk + line * 128, from + chunk + line * 128, slot >= 0 ? 16 : 0);
-    kx_copy_arrive(bar);
+    kx_mbar_arrive(bar);
+    return;
   }
+  const bool real = slot >= 0;
+  sv_copy_row(t, t.smem + stage * STAGE + v.row * PITCH, (const unsigned char *)p.kv + (real ? (int64_t)slot * p.kv_stride : 0), real);
+  kx_copy_arrive(bar);
 }
 
-/* The group's rows of Q into the last three stages, 12 a warp; missing rows are zeros. */
+/* The group's rows of Q into the last three stages; missing rows are zeros. */
 template <int NT>
-KX_DEVICE void sv_fetch_q(const sv_params &p, const sv_thread &t, const sv_segment &seg, uint32_t value_warp) {
-  const uint32_t base = t.smem + (KVK_STAGES - 3) * STAGE, bar = t.smem + sv_smem<NT>::q_full;
+KX_DEVICE void sv_fetch_q(const sv_params &p, const sv_thread &t, const sv_segment &seg, const sv_values<NT> &v) {
   const unsigned char *q = (const unsigned char *)p.q + (int64_t)seg.request * p.cut.rows * p.q_stride;
-  const uint32_t first = seg.group * (uint32_t)p.cut.group_stride, step = (uint32_t)p.cut.row_stride, rows = (uint32_t)p.cut.rows;
-  const uint32_t left = rows > first ? (rows - first + step - 1) / step : 0, group = (uint32_t)p.cut.group_rows;
-  const uint32_t used = left < group ? left : group; /* columns that stand for a row */
-  for (uint32_t c = 12 * value_warp; c < 12 * value_warp + 12 && c < 8 * NT; c++)
-    if (c >= used) sv_zero_row(base + c * PITCH, t.lane, 32);
-  if (kx_has_bulk()) {
-    const uint32_t c = 12 * value_warp + t.lane;
-    kx_fence_async();
-    kx_sync_warp();
-    sv_copy_rows(t, t.lane < 12 && c < used, base + c * PITCH, q + (int64_t)(first + c * step) * p.q_stride, bar);
-  } else {
-    for (uint32_t c = 12 * value_warp + t.lane / 8; c < 12 * value_warp + 12 && c < used; c += 4) {
-      const unsigned char *from = q + (int64_t)(first + c * step) * p.q_stride + 16 * (t.lane & 7);
-      const uint32_t to = base + c * PITCH + 16 * (t.lane & 7);
-#pragma unroll
-      for (uint32_t line = 0; line < 9; line++) kx_copy16(to + line * 128, from + line * 128, 16);
-    }
-    kx_copy_arrive(bar);
+#pragma unroll 1
+  for (uint32_t c = v.row; c < 8 * NT; c += 16) {
+    const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + c * (uint32_t)p.cut.row_stride;
+    const bool real = c < (uint32_t)p.cut.group_rows && row < (uint32_t)p.cut.rows;
+    sv_copy_row(t, t.smem + (KVK_STAGES - 3) * STAGE + c * PITCH, real ? q + (int64_t)row * p.q_stride : q, real);
   }
+  kx_copy_arrive(t.smem + sv_smem<NT>::q_full);
 }
 
 KX_DEVICE void sv_zero_tiles(const sv_thread &t, uint32_t value_warp) {
@@ -478,11 +450,11 @@ KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_se
   typedef sv_smem<NT> L;
   sv_values<NT> v;
   int32_t slots[KVK_STAGES];
-  v.row = 4 * value_warp + (kx_has_bulk() ? t.lane & 3 : t.lane / 8);
+  v.row = 4 * value_warp + t.lane / 8;
 #pragma unroll
   for (uint32_t i = 0; i < KVK_STAGES; i++) slots[i] = sv_slot_of<NT>(p, seg, v, i);
   if (MODE == SV_MMA_ONLY) sv_zero_tiles(t, value_warp); /* products of zeros, but for what is left of Q */
-  sv_fetch_q<NT>(p, t, seg, value_warp);
+  sv_fetch_q<NT>(p, t, seg, v);
 #pragma unroll
   for (uint32_t i = 0; i < KVK_STAGES - 3; i++)
     if (i < seg.tiles) sv_fetch_tile<NT, MODE>(p, t, v, slots[i], i);
@@ -550,25 +522,26 @@ KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
 /* A block takes 512 / TEAMS pieces (see sv_leave_values) of one unit of 8 query rows; team k of its threads every TEAMS-th
  * partial. All loads of a turn leave before any is used. */
 const uint32_t MERGE_THREADS = 512, MERGE_STATS = MERGE_THREADS * 32;
+const int AT_ONCE = 9; /* 8 teams of 9: the partials of 132 blocks for two groups in one turn */
 
 struct sv_sum { /* of one piece: even accumulators are query row 2t, odd ones 2t + 1 */
   float acc[8], top[2], sum[2];
 };
 
-/* Up to 8 partials at once, on the scale of the largest. -inf where there is none; a NaN reaches sum and values. */
-KX_DEVICE void sv_add(sv_sum &x, const kx_u4 v[8], const kx_f2 lse[8]) {
+/* Up to AT_ONCE partials at once, on the scale of the largest. -inf where there is none; a NaN reaches sum and values. */
+KX_DEVICE void sv_add(sv_sum &x, const kx_u4 v[AT_ONCE], const kx_f2 lse[AT_ONCE]) {
 #pragma unroll
   for (int q = 0; q < 2; q++) {
     float top = x.top[q];
 #pragma unroll
-    for (int i = 0; i < 8; i++) top = kx_max(top, q ? lse[i].y : lse[i].x);
+    for (int i = 0; i < AT_ONCE; i++) top = kx_max(top, q ? lse[i].y : lse[i].x);
     const float base = top == -kx_inf() ? 0.0f : top, shrink = kx_exp2(x.top[q] - base);
     x.top[q] = top;
     x.sum[q] *= shrink;
 #pragma unroll
     for (int c = 0; c < 4; c++) x.acc[2 * c + q] *= shrink;
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < AT_ONCE; i++) {
       const float weight = kx_exp2((q ? lse[i].y : lse[i].x) - base);
       const uint32_t word[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
       x.sum[q] += weight;
@@ -585,12 +558,12 @@ KX_DEVICE void sv_walk(const sv_params &p, sv_range r, uint32_t unit, uint32_t t
   const kx_f2 *lse = (const kx_f2 *)p.part_lse + ((uint64_t)r.first * units + unit) * 4 + (piece & 3), none = {-kx_inf(), -kx_inf()};
   const kx_u4 *from = (const kx_u4 *)p.part_out + ((uint64_t)r.first * units + unit) * 512 + piece, zero = {0, 0, 0, 0};
 #pragma unroll 1
-  for (uint32_t base = team; base < r.count; base += 8 * TEAMS) {
-    kx_u4 v[8];
-    kx_f2 l[8];
+  for (uint32_t base = team; base < r.count; base += AT_ONCE * TEAMS) {
+    kx_u4 v[AT_ONCE];
+    kx_f2 l[AT_ONCE];
 #pragma unroll
-    for (uint32_t i = 0; i < 8; i++) {
-      const uint32_t s = base + i * TEAMS;
+    for (int i = 0; i < AT_ONCE; i++) {
+      const uint32_t s = base + (uint32_t)(i * TEAMS);
       l[i] = s < r.count ? lse[(uint64_t)s * units * 4] : none;
       v[i] = s < r.count ? from[(uint64_t)s * units * 512] : zero;
     }
@@ -722,8 +695,8 @@ extern "C" const char *KX_NAME(split)(kvk_kind kind, const kvk_problem *problem,
                        : p.cut.tiles8 == 5 ? sv_start<5>(kind, grid, p)
                                            : sv_start<6>(kind, grid, p);
   /* Many partials each: many small blocks and teams. The choice rests on what the host knows, so a graph can hold it. */
-  const unsigned pieces = (unsigned)(p.batch * p.cut.groups), teams = p.fixed_tiles || p.blocks > 4 * pieces ? 16 : 1;
+  const unsigned pieces = (unsigned)(p.batch * p.cut.groups), teams = p.fixed_tiles || p.blocks > 4 * pieces ? 8 : 1;
   const kx_grid merge = {pieces * (unsigned)p.cut.tiles8 * teams, 1, MERGE_THREADS, MERGE_STATS + 64 * teams, true, stream};
   if (failed) return failed;
-  return teams == 16 ? kx_launch(sv_merge_kernel<16>, merge, p) : kx_launch(sv_merge_kernel<1>, merge, p);
+  return teams == 8 ? kx_launch(sv_merge_kernel<8>, merge, p) : kx_launch(sv_merge_kernel<1>, merge, p);
 }
