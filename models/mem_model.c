@@ -1,0 +1,284 @@
+#include "mem_model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mem_cache.h"
+
+/* A fluid server: work waiting, in seconds, at the latest time seen. */
+typedef struct server {
+  double last, waiting;
+} server;
+
+struct kvm_mem {
+  kvm_mem_params p;
+  kvm_dram *dram;
+  kvm_cache l2, tlb;
+  double *ready; /* [threads]: when each asks for its next piece; a ring */
+  uint64_t room;
+  /* of the read under way */
+  uint64_t threads, next; /* next of the ring */
+  server l2_server, walkers;
+  double front;      /* s a miss takes outside the DRAM channel */
+  unsigned group;    /* sectors a miss fetches together */
+  uint32_t page, lines_a_page;
+  double latest, issued; /* last byte; last request */
+  double latency_sum;
+  kvm_mem_result *r;
+};
+
+kv_status kvm_mem_create(const kvm_mem_params *p, kvm_mem **mem, kv_error *err) {
+  kvm_mem *m = calloc(1, sizeof *m);
+  *mem = NULL;
+  if (!m) return kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
+  m->p = *p;
+  kv_status st = kvm_dram_create(p, &m->dram, err);
+  if (!st) st = kvm_cache_create(p->l2_bytes / KVM_LINE, &m->l2, err);
+  if (!st) st = kvm_cache_create(p->tlb_reach / p->page_bytes, &m->tlb, err);
+  if (st) {
+    kvm_mem_free(m);
+    return st;
+  }
+  *mem = m;
+  return KV_OK;
+}
+
+void kvm_mem_free(kvm_mem *m) {
+  if (!m) return;
+  kvm_dram_free(m->dram);
+  kvm_cache_free(&m->l2);
+  kvm_cache_free(&m->tlb);
+  free(m->ready);
+  free(m);
+}
+
+void kvm_mem_flush(kvm_mem *m) {
+  kvm_cache_flush(&m->l2);
+  kvm_cache_flush(&m->tlb);
+}
+
+const kvm_mem_params *kvm_mem_params_in(const kvm_mem *m) {
+  return &m->p;
+}
+
+uint64_t kvm_mem_saturating(const kvm_mem_params *p) {
+  return (uint64_t)(4 * p->peak * (p->latency + p->turn));
+}
+
+/* ---- one request ---- */
+
+static inline double serve(server *s, double at, double work) {
+  if (at > s->last) {
+    double idle = at - s->last;
+    s->waiting = s->waiting > idle ? s->waiting - idle : 0;
+    s->last = at;
+  }
+  double wait = s->waiting;
+  s->waiting += work;
+  return at + wait;
+}
+
+static double walk(kvm_mem *m, uint32_t page, double at) {
+  m->page = page;
+  m->r->pages++;
+  if (!kvm_cache_touch(&m->tlb, page, 1, 1)) return at;
+  m->r->page_misses++;
+  return serve(&m->walkers, at, 1 / m->p.walk_rate) + m->p.walk;
+}
+
+/* The thread whose turn it is asks for the sectors of `want` in a line. */
+static void request(kvm_mem *m, uint32_t line, unsigned want) {
+  double *ready = &m->ready[m->next], start = *ready, at = start;
+  if (++m->next == m->threads) m->next = 0;
+  uint32_t page = line / m->lines_a_page;
+  if (page != m->page) at = walk(m, page, at);
+  unsigned wanted = (unsigned)__builtin_popcount(want), fill = kvm_cache_touch(&m->l2, line, want, m->group);
+  at = serve(&m->l2_server, at, wanted * KVM_SECTOR / m->p.l2_rate);
+  double end;
+  if (fill) {
+    uint32_t bursts = (uint32_t)__builtin_popcount(fill) * KVM_SECTOR / m->p.burst_bytes;
+    end = kvm_dram_read(m->dram, line, bursts ? bursts : 1, at) + m->front;
+  } else {
+    end = at + m->p.l2_latency;
+  }
+  m->r->requests++;
+  m->r->sectors += wanted;
+  m->r->sector_hits += wanted - (unsigned)__builtin_popcount(fill & want);
+  m->latency_sum += end - start;
+  if (end > m->latest) m->latest = end;
+  if (start > m->issued) m->issued = start;
+  *ready = end + m->p.turn;
+}
+
+/* ---- a list ---- */
+
+/* Sectors of one line, gathered until another line comes. */
+typedef struct piece {
+  uint32_t line;
+  unsigned sectors;
+} piece;
+
+static inline void flush_piece(kvm_mem *m, piece *p) {
+  if (p->sectors) request(m, p->line, p->sectors);
+  p->sectors = 0;
+}
+
+/* Bytes [from, to) of memory. */
+static inline void read_bytes(kvm_mem *m, piece *p, uint64_t from, uint64_t to) {
+  for (uint64_t s = from / KVM_SECTOR, end = (to - 1) / KVM_SECTOR; s <= end;) {
+    uint32_t line = (uint32_t)(s / 4);
+    unsigned low = (unsigned)(s % 4), high = end / 4 == line ? (unsigned)(end % 4) : 3u;
+    unsigned mask = (2u << high) - (1u << low);
+    if (line != p->line) flush_piece(m, p);
+    p->line = line;
+    p->sectors |= mask;
+    s += high - low + 1;
+  }
+}
+
+/* The slot numbers' list lies at the end of what can be named, away from any row. */
+static const uint64_t index_base = (UINT64_C(1) << 39) - (UINT64_C(1) << 35);
+
+typedef struct walker {
+  const kvm_mem_rows *rows;
+  piece piece;
+  uint64_t index_at, index_end; /* of the slot numbers' list */
+  uint64_t marked_bytes;
+  double mark; /* time and bytes when the threads were under way */
+} walker;
+
+/* The slot numbers of `count` rows; they are read ahead of the rows, line by line. */
+static inline void read_indices(kvm_mem *m, walker *w, uint64_t count) {
+  w->index_end += count * w->rows->index_bytes;
+  for (; w->index_at < w->index_end; w->index_at += KVM_LINE) {
+    flush_piece(m, &w->piece);
+    request(m, (uint32_t)(w->index_at / KVM_LINE), KVM_ALL_SECTORS);
+  }
+}
+
+static void under_way(kvm_mem *m, walker *w, uint64_t total_rows) {
+  bool far = m->r->requests >= 2 * m->threads && m->r->rows * 4 >= total_rows;
+  if (w->mark >= 0 || !far) return;
+  w->mark = m->issued;
+  w->marked_bytes = m->r->rows;
+}
+
+static kv_status check_extent(const kvm_mem_rows *rows, uint64_t first, uint64_t count, kv_error *err) {
+  if (first + count <= UINT64_C(1) << 40 && rows->base + (first + count) * rows->row_bytes <= index_base) return KV_OK;
+  return kv_fail(err, KV_ERR_USAGE, "memory model: row %llu lies beyond 480 GiB", (unsigned long long)(first + count - 1));
+}
+
+static kv_status read_slots(kvm_mem *m, walker *w, kv_error *err) {
+  const kvm_mem_rows *rows = w->rows;
+  for (uint64_t i = 0; i < rows->n;) {
+    uint64_t count = 1;
+    if (rows->slot[i] < 0)
+      return kv_fail(err, KV_ERR_USAGE, "memory model: slot %d at place %llu", rows->slot[i], (unsigned long long)i);
+    uint64_t first = (uint64_t)rows->slot[i];
+    /* at most 64 rows at a time, so that slot numbers keep in step */
+    while (count < 64 && i + count < rows->n && rows->slot[i + count] == rows->slot[i] + (int32_t)count) count++;
+    kv_status st = check_extent(rows, first, count, err);
+    if (st) return st;
+    if (rows->index_bytes) read_indices(m, w, count);
+    read_bytes(m, &w->piece, rows->base + first * rows->row_bytes, rows->base + (first + count) * rows->row_bytes);
+    m->r->rows += count;
+    i += count;
+    under_way(m, w, rows->n);
+  }
+  return KV_OK;
+}
+
+static kv_status read_runs(kvm_mem *m, walker *w, uint64_t total, kv_error *err) {
+  const kvm_mem_rows *rows = w->rows;
+  for (uint64_t i = 0; i < rows->n; i++) {
+    kv_status st = check_extent(rows, rows->run[i].first, rows->run[i].count, err);
+    if (st) return st;
+    for (uint64_t done = 0, part; done < rows->run[i].count; done += part) {
+      uint64_t left = rows->run[i].count - done, from = rows->base + (rows->run[i].first + done) * rows->row_bytes;
+      part = left < 64 ? left : 64;
+      if (rows->index_bytes) read_indices(m, w, part);
+      read_bytes(m, &w->piece, from, from + part * rows->row_bytes);
+      m->r->rows += part;
+      under_way(m, w, total);
+    }
+  }
+  return KV_OK;
+}
+
+static uint64_t row_at(const kvm_mem_rows *rows, uint64_t i) {
+  return rows->slot ? (uint64_t)rows->slot[i] : rows->run[i].first;
+}
+
+/* Mean bytes a request will ask for, from the list's head: sets how many threads make up `in_flight`. */
+static double mean_request(const kvm_mem_rows *rows) {
+  uint64_t bytes = 0, lines = 0, last = UINT64_MAX, some = rows->n < 4096 ? rows->n : 4096;
+  for (uint64_t i = 0; i < some; i++) {
+    uint64_t count = rows->slot ? 1 : rows->run[i].count, from = rows->base + row_at(rows, i) * rows->row_bytes;
+    if (!count) continue;
+    uint64_t first = from / KVM_LINE, end = (from + count * rows->row_bytes - 1) / KVM_LINE;
+    bytes += count * rows->row_bytes;
+    lines += end - first + (first != last);
+    last = end;
+  }
+  return lines ? (double)bytes / (double)lines : KVM_LINE;
+}
+
+static kv_status start(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err) {
+  uint64_t in_flight = rows->in_flight ? rows->in_flight : kvm_mem_saturating(&m->p);
+  double threads = ceil((double)in_flight / mean_request(rows));
+  m->threads = threads < 1 ? 1 : threads > 1e8 ? 100000000 : (uint64_t)threads;
+  if (m->threads > m->room) {
+    double *grown = realloc(m->ready, m->threads * sizeof *grown);
+    if (!grown) return kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
+    m->ready = grown;
+    m->room = m->threads;
+  }
+  memset(m->ready, 0, m->threads * sizeof *m->ready);
+  kvm_dram_reset(m->dram);
+  m->next = 0;
+  m->l2_server = m->walkers = (server){0, 0};
+  m->page = UINT32_MAX;
+  m->lines_a_page = (uint32_t)(m->p.page_bytes / KVM_LINE);
+  m->group = m->p.access_bytes / KVM_SECTOR;
+  m->front = m->p.latency - kvm_dram_unloaded(&m->p, 1);
+  m->latest = m->issued = m->latency_sum = 0;
+  return KV_OK;
+}
+
+static void finish(kvm_mem *m, const walker *w) {
+  kvm_mem_result *r = m->r;
+  r->useful_bytes = r->rows * w->rows->row_bytes;
+  r->dram = kvm_dram_counted(m->dram);
+  r->dram_bytes = r->dram.bursts * m->p.burst_bytes;
+  r->seconds = m->latest;
+  r->latency = r->requests ? m->latency_sum / (double)r->requests : NAN;
+  double whole = (double)r->useful_bytes / r->seconds;
+  uint64_t later = r->rows - w->marked_bytes;
+  r->rate = !r->rows ? NAN : w->mark >= 0 && m->issued > w->mark && later * 4 >= r->rows
+                                 ? (double)later * w->rows->row_bytes / (m->issued - w->mark)
+                                 : whole;
+}
+
+static uint64_t total_rows(const kvm_mem_rows *rows) {
+  if (rows->slot) return rows->n;
+  uint64_t total = 0;
+  for (uint64_t i = 0; i < rows->n; i++) total += rows->run[i].count;
+  return total;
+}
+
+kv_status kvm_mem_read(kvm_mem *m, const kvm_mem_rows *rows, kvm_mem_result *result, kv_error *err) {
+  walker w = {.rows = rows, .index_at = index_base, .index_end = index_base, .mark = -1};
+  memset(result, 0, sizeof *result);
+  result->rate = result->latency = NAN;
+  if (rows->row_bytes < 1 || rows->row_bytes > 65536)
+    return kv_fail(err, KV_ERR_USAGE, "memory model: rows of %u bytes: 1 to 65536", rows->row_bytes);
+  if (rows->n == 0) return KV_OK;
+  kv_status st = start(m, rows, err);
+  if (st) return st;
+  m->r = result;
+  st = rows->slot ? read_slots(m, &w, err) : read_runs(m, &w, total_rows(rows), err);
+  if (!st) flush_piece(m, &w.piece);
+  if (!st) finish(m, &w);
+  return st;
+}
