@@ -24,12 +24,21 @@ struct kvm_dram {
   double burst; /* s of bus a burst */
   double interval; /* s between refreshes of a channel */
   uint32_t lines_a_block, block_shift, blocks_a_row, stretch; /* stretch: blocks */
-  double inverse_stretch, inverse_channels, inverse_banks;
+  uint64_t inverse_stretch, inverse_channels, inverse_banks;
   channel *channel;
   bank *bank;   /* [channels][banks] */
   double *left; /* [channels][queue]: when the request that holds the place leaves */
   kvm_dram_counts n;
 };
+
+/* v / by, with inverse = floor(2^63 / by) + 1: exact, as the product errs by less than 2^32 / 2^63. */
+static inline uint32_t divide(uint32_t v, uint64_t inverse) {
+  return (uint32_t)((unsigned __int128)v * inverse >> 63);
+}
+
+static uint64_t inverse_of(uint32_t by) {
+  return (UINT64_C(1) << 63) / by + 1;
+}
 
 kv_status kvm_dram_create(const kvm_mem_params *p, kvm_dram **dram, kv_error *err) {
   kvm_dram *d = calloc(1, sizeof *d);
@@ -49,9 +58,9 @@ kv_status kvm_dram_create(const kvm_mem_params *p, kvm_dram **dram, kv_error *er
   while (128u << d->block_shift < p->interleave_bytes) d->block_shift++;
   d->blocks_a_row = p->row_bytes / p->interleave_bytes;
   d->stretch = p->channels * d->blocks_a_row;
-  d->inverse_stretch = 1.0 / d->stretch;
-  d->inverse_channels = 1.0 / p->channels;
-  d->inverse_banks = 1.0 / p->banks;
+  d->inverse_stretch = inverse_of(d->stretch);
+  d->inverse_channels = inverse_of(p->channels);
+  d->inverse_banks = inverse_of(p->banks);
   kvm_dram_reset(d);
   *dram = d;
   return KV_OK;
@@ -88,12 +97,7 @@ static inline uint32_t mix(uint32_t v) {
   return v ^ v >> 16;
 }
 
-/* v / by, by way of the inverse: exact for all 32-bit v, as the product errs by less than 1 / (2 by). */
-static inline uint32_t divide(uint32_t v, double inverse) {
-  return (uint32_t)(((double)v + 0.5) * inverse);
-}
-
-static inline kvm_dram_place place_of(const kvm_dram *d, uint32_t line) {
+kvm_dram_place kvm_dram_place_of(const kvm_dram *d, uint32_t line) {
   uint32_t block = line >> d->block_shift, stretch = divide(block, d->inverse_stretch),
            within = block - stretch * d->stretch, round = divide(within, d->inverse_channels),
            c = within - round * d->p.channels, h = mix(stretch * d->blocks_a_row + round);
@@ -105,8 +109,9 @@ static inline kvm_dram_place place_of(const kvm_dram *d, uint32_t line) {
   return (kvm_dram_place){c, b, row};
 }
 
-kvm_dram_place kvm_dram_place_of(const kvm_dram *d, uint32_t line) {
-  return place_of(d, line);
+void kvm_dram_expect(const kvm_dram *d, kvm_dram_place w) {
+  __builtin_prefetch(&d->bank[(size_t)w.channel * d->p.banks + w.bank], 1);
+  __builtin_prefetch(&d->channel[w.channel], 1);
 }
 
 /* ---- time ---- */
@@ -149,8 +154,7 @@ static inline double activate(kvm_dram *d, channel *c, bank *b, uint32_t row, do
   return ready + d->p.rcd;
 }
 
-double kvm_dram_read(kvm_dram *d, uint32_t line, uint32_t bursts, double at) {
-  kvm_dram_place w = place_of(d, line);
+double kvm_dram_read(kvm_dram *d, kvm_dram_place w, uint32_t bursts, double at) {
   channel *c = &d->channel[w.channel];
   bank *banks = &d->bank[(size_t)w.channel * d->p.banks], *b = &banks[w.bank];
   double *held = &d->left[(size_t)w.channel * d->p.queue + c->head];

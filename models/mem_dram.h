@@ -28,16 +28,18 @@ void kvm_dram_free(kvm_dram *dram); /* NULL is fine */
 /* All rows closed, all servers idle, counts zero, time 0. */
 void kvm_dram_reset(kvm_dram *dram);
 
-/* A read of `bursts` columns of the 128-byte line number `line` that reaches the channel at `at` (s). Returns when its
- * last byte has left the channel. Times need not rise from call to call. */
-double kvm_dram_read(kvm_dram *dram, uint32_t line, uint32_t bursts, double at);
-kvm_dram_counts kvm_dram_counted(const kvm_dram *dram);
-
-/* Where a line lies; for tests and maps. */
+/* Where the 128-byte line number `line` lies. */
 typedef struct kvm_dram_place {
   uint32_t channel, bank, row;
 } kvm_dram_place;
 kvm_dram_place kvm_dram_place_of(const kvm_dram *dram, uint32_t line);
+/* Fetches the state of a place ahead; a hint. */
+void kvm_dram_expect(const kvm_dram *dram, kvm_dram_place place);
+
+/* A read of `bursts` columns at a place that reaches the channel at `at` (s). Returns when its last byte has left the
+ * channel. Times need not rise from call to call. */
+double kvm_dram_read(kvm_dram *dram, kvm_dram_place place, uint32_t bursts, double at);
+kvm_dram_counts kvm_dram_counted(const kvm_dram *dram);
 
 /* Formulas that the model must reproduce, from the parameters alone. */
 double kvm_dram_unloaded(const kvm_mem_params *p, uint32_t bursts); /* s: tRCD + tCL + bursts, from a closed row */

@@ -6,6 +6,14 @@
 
 #include "mem_cache.h"
 
+/* A line visit that has been named but not yet carried out: its state is on the way from the host's memory. */
+typedef struct visit {
+  uint32_t line, set;
+  unsigned want;
+  kvm_dram_place place;
+} visit;
+enum { AHEAD = 16 };
+
 /* A fluid server: work waiting, in seconds, at the latest time seen. */
 typedef struct server {
   double last, waiting;
@@ -14,7 +22,8 @@ typedef struct server {
 struct kvm_mem {
   kvm_mem_params p;
   kvm_dram *dram;
-  kvm_cache l2, tlb;
+  kvm_cache l2;
+  kvm_tlb tlb;
   double *ready; /* [threads]: when each asks for its next piece; a ring */
   uint64_t room;
   /* of the read under way */
@@ -22,7 +31,10 @@ struct kvm_mem {
   server l2_server, walkers;
   double front;      /* s a miss takes outside the DRAM channel */
   unsigned group;    /* sectors a miss fetches together */
-  uint32_t page, lines_a_page;
+  uint32_t page;
+  unsigned page_shift; /* line >> page_shift = page */
+  visit ahead[AHEAD]; /* a ring */
+  unsigned waiting, oldest;
   double latest, issued; /* last byte; last request */
   double latency_sum;
   kvm_mem_result *r;
@@ -35,7 +47,7 @@ kv_status kvm_mem_create(const kvm_mem_params *p, kvm_mem **mem, kv_error *err) 
   m->p = *p;
   kv_status st = kvm_dram_create(p, &m->dram, err);
   if (!st) st = kvm_cache_create(p->l2_bytes / KVM_LINE, &m->l2, err);
-  if (!st) st = kvm_cache_create(p->tlb_reach / p->page_bytes, &m->tlb, err);
+  if (!st) st = kvm_tlb_create((UINT64_C(1) << 39) / p->page_bytes, p->tlb_reach / p->page_bytes, &m->tlb, err);
   if (st) {
     kvm_mem_free(m);
     return st;
@@ -48,14 +60,14 @@ void kvm_mem_free(kvm_mem *m) {
   if (!m) return;
   kvm_dram_free(m->dram);
   kvm_cache_free(&m->l2);
-  kvm_cache_free(&m->tlb);
+  kvm_tlb_free(&m->tlb);
   free(m->ready);
   free(m);
 }
 
 void kvm_mem_flush(kvm_mem *m) {
   kvm_cache_flush(&m->l2);
-  kvm_cache_flush(&m->tlb);
+  kvm_tlb_flush(&m->tlb);
 }
 
 const kvm_mem_params *kvm_mem_params_in(const kvm_mem *m) {
@@ -79,36 +91,54 @@ static inline double serve(server *s, double at, double work) {
   return at + wait;
 }
 
+static inline unsigned count(unsigned mask) {
+  return (0x4332322132212110ull >> 4 * mask) & 7; /* set bits of a number below 16, one a nibble */
+}
+
 static double walk(kvm_mem *m, uint32_t page, double at) {
   m->page = page;
   m->r->pages++;
-  if (!kvm_cache_touch(&m->tlb, page, 1, 1)) return at;
+  if (kvm_tlb_touch(&m->tlb, page)) return at;
   m->r->page_misses++;
   return serve(&m->walkers, at, 1 / m->p.walk_rate) + m->p.walk;
 }
 
-/* The thread whose turn it is asks for the sectors of `want` in a line. */
-static void request(kvm_mem *m, uint32_t line, unsigned want) {
+/* The thread whose turn it is asks for the oldest visit. */
+static void carry_out(kvm_mem *m, const visit *v) {
   double *ready = &m->ready[m->next], start = *ready, at = start;
   if (++m->next == m->threads) m->next = 0;
-  uint32_t page = line / m->lines_a_page;
+  uint32_t page = v->line >> m->page_shift;
   if (page != m->page) at = walk(m, page, at);
-  unsigned wanted = (unsigned)__builtin_popcount(want), fill = kvm_cache_touch(&m->l2, line, want, m->group);
+  unsigned wanted = count(v->want), fill = kvm_cache_touch(&m->l2, v->set, v->line, v->want, m->group);
   at = serve(&m->l2_server, at, wanted * KVM_SECTOR / m->p.l2_rate);
   double end;
   if (fill) {
-    uint32_t bursts = (uint32_t)__builtin_popcount(fill) * KVM_SECTOR / m->p.burst_bytes;
-    end = kvm_dram_read(m->dram, line, bursts ? bursts : 1, at) + m->front;
+    uint32_t bursts = (count(fill) * KVM_SECTOR + m->p.burst_bytes - 1) / m->p.burst_bytes;
+    end = kvm_dram_read(m->dram, v->place, bursts, at) + m->front;
   } else {
     end = at + m->p.l2_latency;
   }
   m->r->requests++;
   m->r->sectors += wanted;
-  m->r->sector_hits += wanted - (unsigned)__builtin_popcount(fill & want);
+  m->r->sector_hits += wanted - count(fill & v->want);
   m->latency_sum += end - start;
   if (end > m->latest) m->latest = end;
   if (start > m->issued) m->issued = start;
   *ready = end + m->p.turn;
+}
+
+static void carry_out_oldest(kvm_mem *m) {
+  carry_out(m, &m->ahead[m->oldest]);
+  m->oldest = (m->oldest + 1) % AHEAD;
+  m->waiting--;
+}
+
+static void request(kvm_mem *m, uint32_t line, unsigned want) {
+  if (m->waiting == AHEAD) carry_out_oldest(m);
+  visit *v = &m->ahead[(m->oldest + m->waiting++) % AHEAD];
+  *v = (visit){line, kvm_cache_set(&m->l2, line), want, kvm_dram_place_of(m->dram, line)};
+  kvm_cache_expect(&m->l2, v->set);
+  kvm_dram_expect(m->dram, v->place);
 }
 
 /* ---- a list ---- */
@@ -239,7 +269,8 @@ static kv_status start(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err) {
   m->next = 0;
   m->l2_server = m->walkers = (server){0, 0};
   m->page = UINT32_MAX;
-  m->lines_a_page = (uint32_t)(m->p.page_bytes / KVM_LINE);
+  m->page_shift = (unsigned)__builtin_ctzll(m->p.page_bytes / KVM_LINE);
+  m->waiting = m->oldest = 0;
   m->group = m->p.access_bytes / KVM_SECTOR;
   m->front = m->p.latency - kvm_dram_unloaded(&m->p, 1);
   m->latest = m->issued = m->latency_sum = 0;
@@ -279,6 +310,7 @@ kv_status kvm_mem_read(kvm_mem *m, const kvm_mem_rows *rows, kvm_mem_result *res
   m->r = result;
   st = rows->slot ? read_slots(m, &w, err) : read_runs(m, &w, total_rows(rows), err);
   if (!st) flush_piece(m, &w.piece);
+  while (m->waiting) carry_out_oldest(m);
   if (!st) finish(m, &w);
   return st;
 }
