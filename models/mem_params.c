@@ -99,7 +99,7 @@ static const char *impossible(const double v[FIELDS]) {
   if (!power_of_two(v[ROW], v[INTERLEAVE], 65536)) return values[ROW].name;
   if (!(v[QUEUE] >= 1 && v[QUEUE] <= 65536)) return values[QUEUE].name;
   if (v[EFFICIENCY] > 1) return values[EFFICIENCY].name;
-  if (!power_of_two(v[PAGE], 4096, 1e12)) return values[PAGE].name;
+  if (!power_of_two(v[PAGE], 65536, 1e12)) return values[PAGE].name;
   if (v[L2_BYTES] > 1e12) return values[L2_BYTES].name;
   if (v[REACH] < v[PAGE] || v[REACH] / v[PAGE] > 1e8) return values[REACH].name;
   /* refreshes must leave time to work in */
