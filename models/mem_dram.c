@@ -19,6 +19,8 @@ typedef struct channel {
   uint32_t turn;   /* next bank to be refreshed */
 } channel;
 
+enum { GROUP = 4 };
+
 struct kvm_dram {
   kvm_mem_params p;
   double burst; /* s of bus a burst */
@@ -45,9 +47,10 @@ kv_status kvm_dram_create(const kvm_mem_params *p, kvm_dram **dram, kv_error *er
   *dram = NULL;
   if (d) {
     d->p = *p;
+    d->p.queue = (p->queue + GROUP - 1) / GROUP * GROUP;
     d->channel = calloc(p->channels, sizeof *d->channel);
     d->bank = calloc((size_t)p->channels * p->banks, sizeof *d->bank);
-    d->left = calloc((size_t)p->channels * p->queue, sizeof *d->left);
+    d->left = calloc((size_t)p->channels * d->p.queue, sizeof *d->left);
   }
   if (!d || !d->channel || !d->bank || !d->left) {
     kvm_dram_free(d);
@@ -111,7 +114,7 @@ kvm_dram_place kvm_dram_place_of(const kvm_dram *d, uint32_t line) {
 
 void kvm_dram_expect(const kvm_dram *d, kvm_dram_place w) {
   __builtin_prefetch(&d->bank[(size_t)w.channel * d->p.banks + w.bank], 1);
-  __builtin_prefetch(&d->channel[w.channel], 1);
+  __builtin_prefetch(&d->left[(size_t)w.channel * d->p.queue + d->channel[w.channel].head], 1);
 }
 
 /* ---- time ---- */
@@ -154,18 +157,25 @@ static inline double activate(kvm_dram *d, channel *c, bank *b, uint32_t row, do
   return ready + d->p.rcd;
 }
 
+/* A place that is free early. The earliest of a group of four, group after group, does nearly as well as
+ * the earliest of all. */
+static inline double *place_in_queue(kvm_dram *d, channel *c, uint32_t number) {
+  double *group = &d->left[(size_t)number * d->p.queue + c->head];
+  c->head += GROUP;
+  if (c->head == d->p.queue) c->head = 0;
+  unsigned a = group[1] < group[0], b = 2u + (group[3] < group[2]); /* no branches: they would be guessed wrong */
+  return &group[a + (b - a) * (group[b] < group[a])];
+}
+
 double kvm_dram_read(kvm_dram *d, kvm_dram_place w, uint32_t bursts, double at) {
   channel *c = &d->channel[w.channel];
   bank *banks = &d->bank[(size_t)w.channel * d->p.banks], *b = &banks[w.bank];
-  double *held = &d->left[(size_t)w.channel * d->p.queue + c->head];
-  if (++c->head == d->p.queue) c->head = 0;
+  double *held = place_in_queue(d, c, w.channel);
   at = later(at, *held);
-  if (at > c->last) {
-    double idle = at - c->last;
-    c->bus = later(c->bus - idle, 0);
-    c->act = later(c->act - idle, 0);
-    c->last = at;
-  }
+  double now = later(at, c->last), idle = now - c->last;
+  c->bus = later(c->bus - idle, 0);
+  c->act = later(c->act - idle, 0);
+  c->last = now;
   if (c->refresh <= at) refresh(d, c, banks, at);
   double column;
   if (b->row == w.row + 1) {

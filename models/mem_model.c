@@ -80,14 +80,14 @@ uint64_t kvm_mem_saturating(const kvm_mem_params *p) {
 
 /* ---- one request ---- */
 
+static inline double later(double a, double b) {
+  return a > b ? a : b;
+}
+
 static inline double serve(server *s, double at, double work) {
-  if (at > s->last) {
-    double idle = at - s->last;
-    s->waiting = s->waiting > idle ? s->waiting - idle : 0;
-    s->last = at;
-  }
-  double wait = s->waiting;
-  s->waiting += work;
+  double now = later(at, s->last), wait = later(s->waiting - (now - s->last), 0);
+  s->last = now;
+  s->waiting = wait + work;
   return at + wait;
 }
 
@@ -122,8 +122,8 @@ static void carry_out(kvm_mem *m, const visit *v) {
   m->r->sectors += wanted;
   m->r->sector_hits += wanted - count(fill & v->want);
   m->latency_sum += end - start;
-  if (end > m->latest) m->latest = end;
-  if (start > m->issued) m->issued = start;
+  m->latest = later(m->latest, end);
+  m->issued = later(m->issued, start);
   *ready = end + m->p.turn;
 }
 
