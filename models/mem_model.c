@@ -14,6 +14,16 @@ typedef struct visit {
 } visit;
 enum { AHEAD = 16 };
 
+/* Threads by the time at which they ask next: a wheel of time slots, each with a chain of threads. */
+enum { SLOTS = 8192 };
+typedef struct wheel {
+  double *ready;  /* [room] */
+  uint32_t *next; /* [room]: thread + 1 in the same slot; 0: none */
+  uint32_t head[SLOTS];
+  uint64_t room, at; /* slot counted from time 0 */
+  double slots_a_second;
+} wheel;
+
 /* A fluid server: work waiting, in seconds, at the latest time seen. */
 typedef struct server {
   double last, waiting;
@@ -24,10 +34,9 @@ struct kvm_mem {
   kvm_dram *dram;
   kvm_cache l2;
   kvm_tlb tlb;
-  double *ready; /* [threads]: when each asks for its next piece; a ring */
-  uint64_t room;
+  wheel wheel;
   /* of the read under way */
-  uint64_t threads, next; /* next of the ring */
+  uint64_t threads;
   server l2_server, walkers;
   double front;      /* s a miss takes outside the DRAM channel */
   unsigned group;    /* sectors a miss fetches together */
@@ -61,7 +70,8 @@ void kvm_mem_free(kvm_mem *m) {
   kvm_dram_free(m->dram);
   kvm_cache_free(&m->l2);
   kvm_tlb_free(&m->tlb);
-  free(m->ready);
+  free(m->wheel.ready);
+  free(m->wheel.next);
   free(m);
 }
 
@@ -76,6 +86,49 @@ const kvm_mem_params *kvm_mem_params_in(const kvm_mem *m) {
 
 uint64_t kvm_mem_saturating(const kvm_mem_params *p) {
   return (uint64_t)(4 * p->peak * (p->latency + p->turn));
+}
+
+/* ---- threads ---- */
+
+/* A time beyond the wheel waits in its last slot and is put again from there. */
+static inline void put(wheel *w, uint32_t thread, double ready) {
+  uint64_t slot = (uint64_t)(ready * w->slots_a_second);
+  if (slot < w->at) slot = w->at;
+  if (slot >= w->at + SLOTS) slot = w->at + SLOTS - 1;
+  w->ready[thread] = ready;
+  w->next[thread] = w->head[slot % SLOTS];
+  w->head[slot % SLOTS] = thread + 1;
+}
+
+/* Takes the thread out. There is always one. */
+static inline uint32_t earliest(wheel *w) {
+  for (;;) {
+    uint32_t *head = &w->head[w->at % SLOTS];
+    if (!*head) {
+      w->at++;
+      continue;
+    }
+    uint32_t thread = *head - 1;
+    *head = w->next[thread];
+    if ((uint64_t)(w->ready[thread] * w->slots_a_second) <= w->at) return thread;
+    put(w, thread, w->ready[thread]);
+  }
+}
+
+static kv_status set_threads(wheel *w, uint64_t threads, double slots_a_second, kv_error *err) {
+  if (threads > w->room) {
+    double *ready = realloc(w->ready, threads * sizeof *ready);
+    if (ready) w->ready = ready;
+    uint32_t *next = realloc(w->next, threads * sizeof *next);
+    if (next) w->next = next;
+    if (!ready || !next) return kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
+    w->room = threads;
+  }
+  memset(w->head, 0, sizeof w->head);
+  w->at = 0;
+  w->slots_a_second = slots_a_second;
+  for (uint64_t t = threads; t-- > 0;) put(w, (uint32_t)t, 0);
+  return KV_OK;
 }
 
 /* ---- one request ---- */
@@ -103,10 +156,10 @@ static double walk(kvm_mem *m, uint32_t page, double at) {
   return serve(&m->walkers, at, 1 / m->p.walk_rate) + m->p.walk;
 }
 
-/* The thread whose turn it is asks for the oldest visit. */
+/* The thread that is ready first asks for the oldest visit. */
 static void carry_out(kvm_mem *m, const visit *v) {
-  double *ready = &m->ready[m->next], start = *ready, at = start;
-  if (++m->next == m->threads) m->next = 0;
+  uint32_t thread = earliest(&m->wheel);
+  double start = m->wheel.ready[thread], at = start;
   uint32_t page = v->line >> m->page_shift;
   if (page != m->page) at = walk(m, page, at);
   unsigned wanted = count(v->want), fill = kvm_cache_touch(&m->l2, v->set, v->line, v->want, m->group);
@@ -124,7 +177,7 @@ static void carry_out(kvm_mem *m, const visit *v) {
   m->latency_sum += end - start;
   m->latest = later(m->latest, end);
   m->issued = later(m->issued, start);
-  *ready = end + m->p.turn;
+  put(&m->wheel, thread, end + m->p.turn);
 }
 
 static void carry_out_oldest(kvm_mem *m) {
@@ -258,15 +311,9 @@ static kv_status start(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err) {
   uint64_t in_flight = rows->in_flight ? rows->in_flight : kvm_mem_saturating(&m->p);
   double threads = ceil((double)in_flight / mean_request(rows));
   m->threads = threads < 1 ? 1 : threads > 1e8 ? 100000000 : (uint64_t)threads;
-  if (m->threads > m->room) {
-    double *grown = realloc(m->ready, m->threads * sizeof *grown);
-    if (!grown) return kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
-    m->ready = grown;
-    m->room = m->threads;
-  }
-  memset(m->ready, 0, m->threads * sizeof *m->ready);
+  kv_status st = set_threads(&m->wheel, m->threads, 64 / m->p.latency, err);
+  if (st) return st;
   kvm_dram_reset(m->dram);
-  m->next = 0;
   m->l2_server = m->walkers = (server){0, 0};
   m->page = UINT32_MAX;
   m->page_shift = (unsigned)__builtin_ctzll(m->p.page_bytes / KVM_LINE);
