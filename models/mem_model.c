@@ -12,13 +12,13 @@ typedef struct visit {
   unsigned want;
   kvm_dram_place place;
 } visit;
-enum { AHEAD = 16 };
+enum { AHEAD = 16, MOST_WARPS = 1 << 24 };
 
-/* Threads by the time at which they ask next: a wheel of time slots, each with a chain of threads. */
+/* Warps by the time at which they ask next: a wheel of time slots, each with a chain of warps. */
 enum { SLOTS = 8192 };
 typedef struct wheel {
   double *ready;  /* [room] */
-  uint32_t *next; /* [room]: thread + 1 in the same slot; 0: none */
+  uint32_t *next; /* [room]: warp + 1 in the same slot; 0: none */
   uint32_t head[SLOTS];
   uint64_t room, at; /* slot counted from time 0 */
   double slots_a_second;
@@ -36,7 +36,11 @@ struct kvm_mem {
   kvm_tlb tlb;
   wheel wheel;
   /* of the read under way */
-  uint64_t threads;
+  uint64_t warps;
+  uint32_t warp, sms, batch; /* warp whose batch is being asked for */
+  uint32_t left;             /* B of it still to be asked for */
+  double start, end;         /* of the batch */
+  server *link;              /* [sms] */
   server l2_server, walkers;
   double front;      /* s a miss takes outside the DRAM channel */
   unsigned group;    /* sectors a miss fetches together */
@@ -54,7 +58,8 @@ kv_status kvm_mem_create(const kvm_mem_params *p, kvm_mem **mem, kv_error *err) 
   *mem = NULL;
   if (!m) return kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
   m->p = *p;
-  kv_status st = kvm_dram_create(p, &m->dram, err);
+  m->link = calloc(p->sms, sizeof *m->link);
+  kv_status st = m->link ? kvm_dram_create(p, &m->dram, err) : kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
   if (!st) st = kvm_cache_create(p->l2_bytes / KVM_LINE, &m->l2, err);
   if (!st) st = kvm_tlb_create((UINT64_C(1) << 39) / p->page_bytes, p->tlb_reach / p->page_bytes, &m->tlb, err);
   if (st) {
@@ -70,6 +75,7 @@ void kvm_mem_free(kvm_mem *m) {
   kvm_dram_free(m->dram);
   kvm_cache_free(&m->l2);
   kvm_tlb_free(&m->tlb);
+  free(m->link);
   free(m->wheel.ready);
   free(m->wheel.next);
   free(m);
@@ -88,19 +94,19 @@ uint64_t kvm_mem_saturating(const kvm_mem_params *p) {
   return (uint64_t)(4 * p->peak * (p->latency + p->turn));
 }
 
-/* ---- threads ---- */
+/* ---- warps ---- */
 
 /* A time beyond the wheel waits in its last slot and is put again from there. */
-static inline void put(wheel *w, uint32_t thread, double ready) {
+static inline void put(wheel *w, uint32_t warp, double ready) {
   uint64_t slot = (uint64_t)(ready * w->slots_a_second);
   if (slot < w->at) slot = w->at;
   if (slot >= w->at + SLOTS) slot = w->at + SLOTS - 1;
-  w->ready[thread] = ready;
-  w->next[thread] = w->head[slot % SLOTS];
-  w->head[slot % SLOTS] = thread + 1;
+  w->ready[warp] = ready;
+  w->next[warp] = w->head[slot % SLOTS];
+  w->head[slot % SLOTS] = warp + 1;
 }
 
-/* Takes the thread out. There is always one. */
+/* Takes the warp out. There is always one. */
 static inline uint32_t earliest(wheel *w) {
   for (;;) {
     uint32_t *head = &w->head[w->at % SLOTS];
@@ -108,26 +114,26 @@ static inline uint32_t earliest(wheel *w) {
       w->at++;
       continue;
     }
-    uint32_t thread = *head - 1;
-    *head = w->next[thread];
-    if ((uint64_t)(w->ready[thread] * w->slots_a_second) <= w->at) return thread;
-    put(w, thread, w->ready[thread]);
+    uint32_t warp = *head - 1;
+    *head = w->next[warp];
+    if ((uint64_t)(w->ready[warp] * w->slots_a_second) <= w->at) return warp;
+    put(w, warp, w->ready[warp]);
   }
 }
 
-static kv_status set_threads(wheel *w, uint64_t threads, double slots_a_second, kv_error *err) {
-  if (threads > w->room) {
-    double *ready = realloc(w->ready, threads * sizeof *ready);
+static kv_status set_warps(wheel *w, uint64_t warps, double slots_a_second, kv_error *err) {
+  if (warps > w->room) {
+    double *ready = realloc(w->ready, warps * sizeof *ready);
     if (ready) w->ready = ready;
-    uint32_t *next = realloc(w->next, threads * sizeof *next);
+    uint32_t *next = realloc(w->next, warps * sizeof *next);
     if (next) w->next = next;
     if (!ready || !next) return kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
-    w->room = threads;
+    w->room = warps;
   }
   memset(w->head, 0, sizeof w->head);
   w->at = 0;
   w->slots_a_second = slots_a_second;
-  for (uint64_t t = threads; t-- > 0;) put(w, (uint32_t)t, 0);
+  for (uint64_t t = warps; t-- > 0;) put(w, (uint32_t)t, 0);
   return KV_OK;
 }
 
@@ -156,28 +162,42 @@ static double walk(kvm_mem *m, uint32_t page, double at) {
   return serve(&m->walkers, at, 1 / m->p.walk_rate) + m->p.walk;
 }
 
-/* The thread that is ready first asks for the oldest visit. */
+/* The next warp begins a batch. */
+static void begin_batch(kvm_mem *m) {
+  m->warp = earliest(&m->wheel);
+  m->left = m->batch;
+  m->start = m->end = m->wheel.ready[m->warp];
+  m->issued = later(m->issued, m->start);
+}
+
+static void end_batch(kvm_mem *m) {
+  put(&m->wheel, m->warp, m->end + m->p.turn);
+  m->left = 0;
+}
+
+/* The warp under way, or the one that is ready first, asks for a line visit. */
 static void carry_out(kvm_mem *m, const visit *v) {
-  uint32_t thread = earliest(&m->wheel);
-  double start = m->wheel.ready[thread], at = start;
+  if (!m->left) begin_batch(m);
   uint32_t page = v->line >> m->page_shift;
-  if (page != m->page) at = walk(m, page, at);
+  double at = page == m->page ? m->start : walk(m, page, m->start), end;
   unsigned wanted = count(v->want), fill = kvm_cache_touch(&m->l2, v->set, v->line, v->want, m->group);
-  at = serve(&m->l2_server, at, wanted * KVM_SECTOR / m->p.l2_rate);
-  double end;
+  uint32_t bytes = wanted * KVM_SECTOR;
+  at = serve(&m->l2_server, at, bytes / m->p.l2_rate);
   if (fill) {
     uint32_t bursts = (count(fill) * KVM_SECTOR + m->p.burst_bytes - 1) / m->p.burst_bytes;
     end = kvm_dram_read(m->dram, v->place, bursts, at) + m->front;
   } else {
     end = at + m->p.l2_latency;
   }
+  end = serve(&m->link[m->warp % m->sms], end, bytes / m->p.sm_rate);
   m->r->requests++;
   m->r->sectors += wanted;
   m->r->sector_hits += wanted - count(fill & v->want);
-  m->latency_sum += end - start;
+  m->latency_sum += end - m->start;
+  m->end = later(m->end, end);
   m->latest = later(m->latest, end);
-  m->issued = later(m->issued, start);
-  put(&m->wheel, thread, end + m->p.turn);
+  if (m->left <= bytes) end_batch(m);
+  else m->left -= bytes;
 }
 
 static void carry_out_oldest(kvm_mem *m) {
@@ -227,8 +247,8 @@ typedef struct walker {
   const kvm_mem_rows *rows;
   piece piece;
   uint64_t index_at, index_end; /* of the slot numbers' list */
-  uint64_t marked_bytes;
-  double mark; /* time and bytes when the threads were under way */
+  uint64_t marked_rows;
+  double mark; /* time and rows when the warps were under way */
 } walker;
 
 /* The slot numbers of `count` rows; they are read ahead of the rows, line by line. */
@@ -241,10 +261,10 @@ static inline void read_indices(kvm_mem *m, walker *w, uint64_t count) {
 }
 
 static void under_way(kvm_mem *m, walker *w, uint64_t total_rows) {
-  bool far = m->r->requests >= 2 * m->threads && m->r->rows * 4 >= total_rows;
+  bool far = m->r->sectors * KVM_SECTOR >= 2 * m->warps * m->batch && m->r->rows * 4 >= total_rows;
   if (w->mark >= 0 || !far) return;
   w->mark = m->issued;
-  w->marked_bytes = m->r->rows;
+  w->marked_rows = m->r->rows;
 }
 
 static kv_status check_extent(const kvm_mem_rows *rows, uint64_t first, uint64_t count, kv_error *err) {
@@ -289,30 +309,16 @@ static kv_status read_runs(kvm_mem *m, walker *w, uint64_t total, kv_error *err)
   return KV_OK;
 }
 
-static uint64_t row_at(const kvm_mem_rows *rows, uint64_t i) {
-  return rows->slot ? (uint64_t)rows->slot[i] : rows->run[i].first;
-}
-
-/* Mean bytes a request will ask for, from the list's head: sets how many threads make up `in_flight`. */
-static double mean_request(const kvm_mem_rows *rows) {
-  uint64_t bytes = 0, lines = 0, last = UINT64_MAX, some = rows->n < 4096 ? rows->n : 4096;
-  for (uint64_t i = 0; i < some; i++) {
-    uint64_t count = rows->slot ? 1 : rows->run[i].count, from = rows->base + row_at(rows, i) * rows->row_bytes;
-    if (!count) continue;
-    uint64_t first = from / KVM_LINE, end = (from + count * rows->row_bytes - 1) / KVM_LINE;
-    bytes += count * rows->row_bytes;
-    lines += end - first + (first != last);
-    last = end;
-  }
-  return lines ? (double)bytes / (double)lines : KVM_LINE;
-}
-
 static kv_status start(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err) {
   uint64_t in_flight = rows->in_flight ? rows->in_flight : kvm_mem_saturating(&m->p);
-  double threads = ceil((double)in_flight / mean_request(rows));
-  m->threads = threads < 1 ? 1 : threads > 1e8 ? 100000000 : (uint64_t)threads;
-  kv_status st = set_threads(&m->wheel, m->threads, 64 / m->p.latency, err);
+  m->batch = rows->batch ? rows->batch : 2048;
+  m->sms = rows->sms && rows->sms < m->p.sms ? rows->sms : m->p.sms;
+  m->warps = (in_flight + m->batch - 1) / m->batch;
+  if (m->warps > MOST_WARPS) m->warps = MOST_WARPS;
+  kv_status st = set_warps(&m->wheel, m->warps, 64 / m->p.latency, err);
   if (st) return st;
+  memset(m->link, 0, m->p.sms * sizeof *m->link);
+  m->left = 0;
   kvm_dram_reset(m->dram);
   m->l2_server = m->walkers = (server){0, 0};
   m->page = UINT32_MAX;
@@ -332,7 +338,7 @@ static void finish(kvm_mem *m, const walker *w) {
   r->seconds = m->latest;
   r->latency = r->requests ? m->latency_sum / (double)r->requests : NAN;
   double whole = (double)r->useful_bytes / r->seconds;
-  uint64_t later = r->rows - w->marked_bytes;
+  uint64_t later = r->rows - w->marked_rows;
   r->rate = !r->rows ? NAN : w->mark >= 0 && m->issued > w->mark && later * 4 >= r->rows
                                  ? (double)later * w->rows->row_bytes / (m->issued - w->mark)
                                  : whole;

@@ -1,9 +1,10 @@
 /* mem_model.h - what reading rows costs in memory: rows -> 128-byte lines and 32-byte sectors -> TLB -> L2 -> DRAM.
  *
- * The rows of a list are read in its order by a fixed number of threads, each of which asks for its next piece as soon
- * as the one before has arrived: `in_flight` bytes are asked for at any time. So under-fill (bytes in flight over
- * latency), L2 and DRAM limits and the scatter of the list come out of one mechanism. Pieces of one line that follow
- * one another in the list are one request, as a warp would coalesce them.
+ * The rows of a list are read in its order by warps that each ask for `batch` bytes at once, wait until the last of them
+ * has arrived, and take the next piece of the list: `in_flight` bytes are asked for at most. So under-fill (bytes in
+ * flight over latency), waiting for the slowest of a batch, the link of an SM, L2 and DRAM limits and the scatter of the
+ * list come out of one mechanism. Pieces of one line that follow one another in the list are one request, as a warp
+ * would coalesce them.
  *
  * Deterministic. A context is for one thread; no I/O. Times in s, rates in B/s.
  */
@@ -32,6 +33,8 @@ typedef struct kvm_mem_rows {
   uint32_t index_bytes; /* of a slot number, read along with each row from a list of its own; 0: none */
   uint64_t base;        /* address of row 0: the layer's buffer */
   uint64_t in_flight;   /* B over the whole chip; 0: kvm_mem_saturating() */
+  uint32_t batch;       /* B that a warp asks for at once; 0: 2048, four 16-byte loads a thread */
+  uint32_t sms;         /* SMs at work; 0: all */
 } kvm_mem_rows;
 
 typedef struct kvm_mem_result {

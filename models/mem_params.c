@@ -24,7 +24,7 @@ typedef enum slow_end { EITHER, LOW, HIGH } slow_end;
 
 typedef enum field {
   BUS_BITS, CHANNEL_BITS, BANKS, ROW, BURST, ACCESS, INTERLEAVE, QUEUE, PEAK, EFFICIENCY, RCD, RP, CL, RC, CCD, RRD, FAW,
-  REFI, RFC, RREFD, PER_BANK, L2_BYTES, L2_RATE, LATENCY, TURN, PAGE, REACH, WALK, WALK_RATE, MEMORY, SMS, FIELDS
+  REFI, RFC, RREFD, PER_BANK, L2_BYTES, L2_RATE, SM_RATE, LATENCY, TURN, PAGE, REACH, WALK, WALK_RATE, MEMORY, SMS, FIELDS
 } field;
 
 static const struct {
@@ -55,6 +55,7 @@ static const struct {
     [PER_BANK] = {"dram_refresh_per_bank", EITHER, true},
     [L2_BYTES] = {"l2_bytes", EITHER, false},
     [L2_RATE] = {"l2_bw_measured", LOW, false},
+    [SM_RATE] = {"mem_sm_rate", LOW, false},
     [LATENCY] = {"dram_latency_ns", HIGH, false},
     [TURN] = {"mem_turn", HIGH, false},
     [PAGE] = {"page_bytes", EITHER, false},
@@ -119,12 +120,14 @@ static kv_status fill(const kvm_gpu *gpu, corner c, kvm_mem_params *p, kv_error 
       .interleave_bytes = (uint32_t)v[INTERLEAVE], .queue = (uint32_t)v[QUEUE], .refresh_per_bank = v[PER_BANK] > 0,
       .peak = v[PEAK], .efficiency = v[EFFICIENCY], .rcd = v[RCD], .rp = v[RP], .cl = v[CL], .rc = v[RC],
       .ccd = v[CCD], .act = fmax(v[RRD], v[FAW] / 4), .refi = v[REFI], .rfc = v[RFC], .rrefd = v[RREFD],
-      .l2_bytes = (uint64_t)v[L2_BYTES], .l2_ways = 16, .l2_rate = v[L2_RATE], .latency = v[LATENCY],
+      .l2_bytes = (uint64_t)v[L2_BYTES], .l2_rate = v[L2_RATE], .sm_rate = v[SM_RATE], .latency = v[LATENCY],
       .turn = v[TURN], .page_bytes = (uint64_t)v[PAGE], .tlb_reach = (uint64_t)v[REACH], .walk = v[WALK],
       .walk_rate = v[WALK_RATE], .memory_bytes = (uint64_t)v[MEMORY], .sms = (uint32_t)v[SMS]};
   double l2 = kvm_gpu_number(gpu, "l2_latency_ns"), clock = kvm_gpu_number(gpu, "boost_clock");
   if (isnan(l2)) l2 = kvm_gpu_number(gpu, "l2_latency") / clock; /* cycles */
   p->l2_latency = isnan(l2) ? p->latency / 2 : l2;
+  double kept = kvm_gpu_number(gpu, "l2_kept_bytes");
+  if (kept > 0 && kept < v[L2_BYTES]) p->l2_bytes = (uint64_t)kept;
   return KV_OK;
 }
 

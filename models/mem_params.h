@@ -29,13 +29,13 @@ typedef struct kvm_mem_params {
   double act;                /* s a channel needs an activation: max(tRRD, tFAW / 4) */
   double refi, rfc, rrefd;   /* s between refreshes of a bank, a refresh, refresh to activate of another bank */
   /* L2 */
-  uint64_t l2_bytes;
-  uint32_t l2_ways;
+  uint64_t l2_bytes;         /* what streamed rows may keep of it */
   double l2_rate;            /* B/s out of L2 */
+  double sm_rate;            /* B/s into one SM */
   double l2_latency;         /* s, a hit as the SM sees it */
   /* the way to DRAM */
   double latency;            /* s, a miss to closed rows as the SM sees it, nothing else going on */
-  double turn;               /* s between data arriving and the next request of the same thread */
+  double turn;               /* s between the last byte of a warp's batch and its next requests */
   /* TLB */
   uint64_t page_bytes, tlb_reach;
   double walk;               /* s a miss adds */
