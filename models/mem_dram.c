@@ -123,6 +123,10 @@ static inline double later(double a, double b) {
   return a > b ? a : b;
 }
 
+double kvm_dram_worked(const kvm_dram *d) {
+  return later((double)d->n.bursts * d->burst, (double)d->n.activations * d->p.act);
+}
+
 /* Carries out the refreshes that are due at `at`. */
 static void refresh(kvm_dram *d, channel *c, bank *banks, double at) {
   while (c->refresh <= at) {

@@ -40,6 +40,8 @@ void kvm_dram_expect(const kvm_dram *dram, kvm_dram_place place);
  * channel. Times need not rise from call to call. */
 double kvm_dram_read(kvm_dram *dram, kvm_dram_place place, uint32_t bursts, double at);
 kvm_dram_counts kvm_dram_counted(const kvm_dram *dram);
+/* Seconds of work since the reset, summed over the channels, of what is used most: data bus or activations. */
+double kvm_dram_worked(const kvm_dram *dram);
 
 /* Formulas that the model must reproduce, from the parameters alone. */
 double kvm_dram_unloaded(const kvm_mem_params *p, uint32_t bursts); /* s: tRCD + tCL + bursts, from a closed row */

@@ -12,7 +12,8 @@ typedef struct visit {
   unsigned want;
   kvm_dram_place place;
 } visit;
-enum { AHEAD = 16, MOST_WARPS = 1 << 24 };
+enum { AHEAD = 16, MOST_WARPS = 1 << 24, LOOK = 256 };
+#define FULL 0.75 /* a load beyond it waits no longer: the servers' own backlog does the rest */
 
 /* Warps by the time at which they ask next: a wheel of time slots, each with a chain of warps. */
 enum { SLOTS = 8192 };
@@ -42,9 +43,15 @@ struct kvm_mem {
   double start, end;         /* of the batch */
   server *link;              /* [sms] */
   server l2_server, walkers;
+  double queueing;          /* s: mean extra wait at the present load */
+  double load, load_worked, load_since; /* 0..1; DRAM work and time when it was last looked at */
+  uint32_t load_left, dice; /* misses until the next look; state of the generator */
+  double exponential[256];  /* of mean 1: its quantiles, mixed up by the dice */
   double front;      /* s a miss takes outside the DRAM channel */
   unsigned group;    /* sectors a miss fetches together */
   uint32_t page;
+  uint64_t footprint;
+  uint32_t resident;   /* share of the footprint's pages that the TLB holds, of 2^32 */
   unsigned page_shift; /* line >> page_shift = page */
   visit ahead[AHEAD]; /* a ring */
   unsigned waiting, oldest;
@@ -66,6 +73,7 @@ kv_status kvm_mem_create(const kvm_mem_params *p, kvm_mem **mem, kv_error *err) 
     kvm_mem_free(m);
     return st;
   }
+  for (int i = 0; i < 256; i++) m->exponential[i] = -log((i + 0.5) / 256);
   *mem = m;
   return KV_OK;
 }
@@ -157,9 +165,27 @@ static inline unsigned count(unsigned mask) {
 static double walk(kvm_mem *m, uint32_t page, double at) {
   m->page = page;
   m->r->pages++;
-  if (kvm_tlb_touch(&m->tlb, page)) return at;
+  if (m->footprint ? page * 0x9e3779b1u <= m->resident : kvm_tlb_touch(&m->tlb, page)) return at;
   m->r->page_misses++;
   return serve(&m->walkers, at, 1 / m->p.walk_rate) + m->p.walk;
+}
+
+/* Looks how busy the DRAM has been; waits grow with load / (1 - load), as in any queue of random arrivals. */
+static void look_at_load(kvm_mem *m) {
+  double worked = kvm_dram_worked(m->dram), time = (m->start - m->load_since) * m->p.channels;
+  m->load_left = LOOK;
+  if (!(time > 0)) return;
+  double now = (worked - m->load_worked) / time;
+  m->load += ((now < 1 ? now : 1) - m->load) / 32;
+  m->queueing = m->p.queueing * m->load / (1 - (m->load < FULL ? m->load : FULL));
+  m->load_worked = worked;
+  m->load_since = m->start;
+}
+
+static double queue_up(kvm_mem *m) {
+  if (--m->load_left == 0) look_at_load(m);
+  m->dice = m->dice * 1664525u + 1013904223u;
+  return m->queueing * m->exponential[m->dice >> 24];
 }
 
 /* The next warp begins a batch. */
@@ -185,7 +211,7 @@ static void carry_out(kvm_mem *m, const visit *v) {
   at = serve(&m->l2_server, at, bytes / m->p.l2_rate);
   if (fill) {
     uint32_t bursts = (count(fill) * KVM_SECTOR + m->p.burst_bytes - 1) / m->p.burst_bytes;
-    end = kvm_dram_read(m->dram, v->place, bursts, at) + m->front;
+    end = kvm_dram_read(m->dram, v->place, bursts, at) + m->front + queue_up(m);
   } else {
     end = at + m->p.l2_latency;
   }
@@ -323,9 +349,15 @@ static kv_status start(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err) {
   m->l2_server = m->walkers = (server){0, 0};
   m->page = UINT32_MAX;
   m->page_shift = (unsigned)__builtin_ctzll(m->p.page_bytes / KVM_LINE);
+  m->footprint = rows->footprint;
+  double share = rows->footprint ? (double)m->p.tlb_reach / (double)rows->footprint : 0;
+  m->resident = share >= 1 ? UINT32_MAX : (uint32_t)(share * UINT32_MAX);
   m->waiting = m->oldest = 0;
   m->group = m->p.access_bytes / KVM_SECTOR;
   m->front = m->p.latency - kvm_dram_unloaded(&m->p, 1);
+  m->queueing = m->load = m->load_worked = m->load_since = 0;
+  m->load_left = LOOK;
+  m->dice = 1;
   m->latest = m->issued = m->latency_sum = 0;
   return KV_OK;
 }

@@ -35,6 +35,9 @@ typedef struct kvm_mem_rows {
   uint64_t in_flight;   /* B over the whole chip; 0: kvm_mem_saturating() */
   uint32_t batch;       /* B that a warp asks for at once; 0: 2048, four 16-byte loads a thread */
   uint32_t sms;         /* SMs at work; 0: all */
+  uint64_t footprint;   /* B that reading comes back to again and again, of which the list is a sample: the TLB then holds
+                           its reach of it, a fixed choice of pages. 0: the TLB is followed page by page from where
+                           it stands */
 } kvm_mem_rows;
 
 typedef struct kvm_mem_result {
