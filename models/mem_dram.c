@@ -176,11 +176,11 @@ double kvm_dram_read(kvm_dram *d, kvm_dram_place w, uint32_t bursts, double at) 
   bank *banks = &d->bank[(size_t)w.channel * d->p.banks], *b = &banks[w.bank];
   double *held = place_in_queue(d, c, w.channel);
   at = later(at, *held);
+  if (c->refresh <= at) refresh(d, c, banks, at); /* before idle time is taken off: most of it was spent idle */
   double now = later(at, c->last), idle = now - c->last;
   c->bus = later(c->bus - idle, 0);
   c->act = later(c->act - idle, 0);
   c->last = now;
-  if (c->refresh <= at) refresh(d, c, banks, at);
   double column;
   if (b->row == w.row + 1) {
     column = later(at, b->columns);
