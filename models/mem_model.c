@@ -165,9 +165,9 @@ static inline unsigned count(unsigned mask) {
 static double walk(kvm_mem *m, uint32_t page, double at) {
   m->page = page;
   m->r->pages++;
-  if (m->footprint ? page * 0x9e3779b1u <= m->resident : kvm_tlb_touch(&m->tlb, page)) return at;
+  if (m->footprint ? page * 0x9e3779b1u <= m->resident : kvm_tlb_touch(&m->tlb, page)) return at + m->p.near;
   m->r->page_misses++;
-  return serve(&m->walkers, at, 1 / m->p.walk_rate) + m->p.walk;
+  return serve(&m->walkers, at, 1 / m->p.walk_rate) + m->p.near + m->p.walk;
 }
 
 /* Looks how busy the DRAM has been; waits grow with load / (1 - load), as in any queue of random arrivals. */

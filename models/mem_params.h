@@ -39,7 +39,8 @@ typedef struct kvm_mem_params {
   double queueing;           /* s: mean wait of a miss at half load; it grows as load / (1 - load) */
   /* TLB */
   uint64_t page_bytes, tlb_reach;
-  double walk;               /* s a miss adds */
+  double near;               /* s that going to another page adds though the TLB has it */
+  double walk;               /* s a miss adds to that */
   double walk_rate;          /* misses/s that the walkers take */
   uint64_t memory_bytes;
   uint32_t sms;
