@@ -72,8 +72,8 @@ static void other_errors_have_their_own_status(void) {
   char args[2048];
   (void)snprintf(args, sizeof args, "--gpu h200 --layout %s", kv_source("LICENSE"));
   expect(args, 3, NULL, "not an HDF5 file");
-  expect("--gpu h200 -o old.h5 --rows fp4", 2, NULL, NULL);
-  CU_ASSERT_NOT_EQUAL(access(kv_tmp("old.h5"), F_OK), 0);
+  expect("--gpu h200 -o refused.h5 --rows fp4", 2, NULL, NULL);
+  CU_ASSERT_NOT_EQUAL(access(kv_tmp("refused.h5"), F_OK), 0);
 }
 
 static void dry_run_and_help_write_nothing(void) {
