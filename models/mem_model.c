@@ -294,7 +294,8 @@ static void under_way(kvm_mem *m, walker *w, uint64_t total_rows) {
 }
 
 static kv_status check_extent(const kvm_mem_rows *rows, uint64_t first, uint64_t count, kv_error *err) {
-  if (first + count <= UINT64_C(1) << 40 && rows->base + (first + count) * rows->row_bytes <= index_base) return KV_OK;
+  const uint64_t most = UINT64_C(1) << 39; /* no sum or product below leaves 64 bits: most x 65536 = 2^55 */
+  if (first <= most && count <= most && rows->base <= most && rows->base + (first + count) * rows->row_bytes <= index_base) return KV_OK;
   return kv_fail(err, KV_ERR_USAGE, "memory model: row %llu lies beyond 480 GiB", (unsigned long long)(first + count - 1));
 }
 
