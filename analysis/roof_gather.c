@@ -73,5 +73,5 @@ kv_status kva_gather_of(const kvm_gpu *gpu, const kva_layout *layout, uint32_t r
 const char *kva_gather_status(const kva_gather *g) {
   return g->kind == KVM_UNKNOWN ? "not modelled"
          : g->kind == KVM_ASSUMED ? "modelled, uncalibrated, some values assumed"
-                                  : "modelled, calibrated on gathers measured on an H200";
+                                  : "modelled, calibrated on gathers measured on an H200 (2026-11-29)";
 }

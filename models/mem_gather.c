@@ -63,11 +63,31 @@ static kv_status sample(const kvm_mem_rows *rows, uint64_t most, int32_t **slots
   return KV_OK;
 }
 
-/* Short lists never get under way: there the time counts, less the latency that every list has. */
+/* B from the lowest row to the highest. */
+static uint64_t span(const kvm_mem_rows *rows) {
+  uint64_t low = UINT64_MAX, high = 0;
+  for (uint64_t i = 0; i < rows->n; i++) {
+    uint64_t first = rows->slot ? (uint64_t)rows->slot[i] : rows->run[i].first,
+             last = rows->slot ? first : first + rows->run[i].count;
+    if (first < low) low = first;
+    if (last > high) high = last;
+  }
+  return high < low ? 1 : (high - low + 1) * rows->row_bytes;
+}
+
+/* Short lists never get under way: there the time counts, less the latency that every list has. What is too little to
+ * fill the memory system at all is mostly latency, and that stays in. */
 static double busy(const kvm_mem *mem, const kvm_mem_result *r) {
-  double bytes = (double)r->useful_bytes, whole = r->seconds - kvm_mem_params_in(mem)->latency;
-  double streamed = bytes / r->rate;
+  const kvm_mem_params *p = kvm_mem_params_in(mem);
+  double bytes = (double)r->useful_bytes, filled = fmin(1, bytes / (double)kvm_mem_saturating(p));
+  double whole = r->seconds - p->latency * filled, streamed = bytes / r->rate;
   return streamed < whole || whole <= 0 ? streamed : whole;
+}
+
+/* Fewer rows would not saturate. */
+static uint64_t enough_rows(const kvm_mem *mem, const kvm_mem_rows *rows, uint64_t most) {
+  uint64_t least = 4 * kvm_mem_saturating(kvm_mem_params_in(mem)) / rows->row_bytes;
+  return most && most < least ? least : most;
 }
 
 kv_status kvm_mem_scatter(kvm_mem *mem, const kvm_mem_rows *rows, uint64_t most, kvm_mem_gather *g, kv_error *err) {
@@ -76,9 +96,11 @@ kv_status kvm_mem_scatter(kvm_mem *mem, const kvm_mem_rows *rows, uint64_t most,
   int32_t *slots;
   *g = (kvm_mem_gather){NAN, NAN, NAN, NAN, NAN, 0};
   if (rows->n == 0) return KV_OK;
-  kv_status st = sample(rows, most, &slots, &some.n, err);
+  if (rows->row_bytes < 1) return kv_fail(err, KV_ERR_USAGE, "memory model: rows of 0 bytes");
+  kv_status st = sample(rows, enough_rows(mem, rows, most), &slots, &some.n, err);
   if (st) return st;
   if (slots) some.slot = slots;
+  if (!some.footprint) some.footprint = span(rows);
   kvm_mem_flush(mem);
   st = kvm_mem_read(mem, &some, &scattered, err);
   kvm_mem_flush(mem);
@@ -87,6 +109,7 @@ kv_status kvm_mem_scatter(kvm_mem *mem, const kvm_mem_rows *rows, uint64_t most,
   stretch.slot = NULL;
   stretch.run = &one;
   stretch.n = 1;
+  stretch.footprint = some.footprint;
   if (!st) st = kvm_mem_read(mem, &stretch, &whole, err);
   kvm_mem_flush(mem);
   free(slots);

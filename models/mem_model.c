@@ -99,7 +99,7 @@ const kvm_mem_params *kvm_mem_params_in(const kvm_mem *m) {
 }
 
 uint64_t kvm_mem_saturating(const kvm_mem_params *p) {
-  return (uint64_t)(4 * p->peak * (p->latency + p->turn));
+  return (uint64_t)(3 * p->peak * (p->latency + p->turn));
 }
 
 /* ---- warps ---- */
@@ -287,7 +287,7 @@ static inline void read_indices(kvm_mem *m, walker *w, uint64_t count) {
 }
 
 static void under_way(kvm_mem *m, walker *w, uint64_t total_rows) {
-  bool far = m->r->sectors * KVM_SECTOR >= 2 * m->warps * m->batch && m->r->rows * 4 >= total_rows;
+  bool far = m->r->sectors * KVM_SECTOR * 2 >= 3 * m->warps * m->batch && m->r->rows * 4 >= total_rows;
   if (w->mark >= 0 || !far) return;
   w->mark = m->issued;
   w->marked_rows = m->r->rows;

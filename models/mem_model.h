@@ -63,7 +63,7 @@ const kvm_mem_params *kvm_mem_params_in(const kvm_mem *mem);
 /* Reads the rows. KV_ERR_USAGE: a row size of 0 or more than 65536, a negative slot, a row beyond 480 GiB. No rows: all zero, rate NaN. KV_ERR_MEMORY. */
 kv_status kvm_mem_read(kvm_mem *mem, const kvm_mem_rows *rows, kvm_mem_result *result, kv_error *err);
 
-/* Enough bytes in flight that more would not help: four times peak x unloaded latency. */
+/* Enough bytes in flight that more would not help: three times peak x unloaded latency. */
 uint64_t kvm_mem_saturating(const kvm_mem_params *params);
 
 /* ---- ceilings and scatter ---- */
@@ -79,8 +79,9 @@ typedef struct kvm_mem_gather {
 } kvm_mem_gather;
 
 /* The ceiling and the scatter factor of a row list on this GPU. Reads at most `most_rows` rows of it (0: all), in
- * stretches spread over the list, so that a replayed step costs a millisecond. Flushes before and after. Errors as
- * kvm_mem_read(). */
+ * stretches spread over the list, but as many as it takes to saturate (24 MB on an H200, some 15 ms). The L2 is cold; the TLB holds what its reach allows of
+ * `footprint`, by default the span from the lowest to the highest row (give layers x that for a whole model). Flushes
+ * before and after. Errors as kvm_mem_read(). */
 kv_status kvm_mem_scatter(kvm_mem *mem, const kvm_mem_rows *rows, uint64_t most_rows, kvm_mem_gather *gather,
                           kv_error *err);
 

@@ -30,29 +30,29 @@ typedef enum field {
 static const struct {
   const char *name;
   slow_end slow;
-  bool bandwidth; /* decides the ceiling of a gather */
+  bool decides; /* the ceiling of a gather more than the others do */
 } values[FIELDS] = {
-    [BUS_BITS] = {"mem_bus_bits", EITHER, true},
-    [CHANNEL_BITS] = {"dram_channel_bits", EITHER, true},
-    [BANKS] = {"dram_banks", LOW, true},
-    [ROW] = {"dram_row_bytes", LOW, true},
-    [BURST] = {"dram_burst_bytes", EITHER, true},
-    [ACCESS] = {"dram_access_bytes", HIGH, true},
-    [INTERLEAVE] = {"dram_interleave_bytes", LOW, true},
-    [QUEUE] = {"dram_queue", LOW, true},
+    [BUS_BITS] = {"mem_bus_bits", EITHER, false},
+    [CHANNEL_BITS] = {"dram_channel_bits", EITHER, false},
+    [BANKS] = {"dram_banks", LOW, false},
+    [ROW] = {"dram_row_bytes", LOW, false},
+    [BURST] = {"dram_burst_bytes", EITHER, false},
+    [ACCESS] = {"dram_access_bytes", HIGH, false},
+    [INTERLEAVE] = {"dram_interleave_bytes", LOW, false},
+    [QUEUE] = {"dram_queue", LOW, false},
     [PEAK] = {"dram_bw_spec", LOW, true},
     [EFFICIENCY] = {"dram_efficiency", LOW, true},
     [RCD] = {"dram_trcd", HIGH, false},
     [RP] = {"dram_trp", HIGH, false},
     [CL] = {"dram_tcl", HIGH, false},
-    [RC] = {"dram_trc", HIGH, true},
-    [CCD] = {"dram_tccd", HIGH, true},
+    [RC] = {"dram_trc", HIGH, false},
+    [CCD] = {"dram_tccd", HIGH, false},
     [RRD] = {"dram_trrd", HIGH, true},
     [FAW] = {"dram_tfaw", HIGH, true},
-    [REFI] = {"dram_trefi", LOW, true},
-    [RFC] = {"dram_trfc", HIGH, true},
-    [RREFD] = {"dram_trrefd", HIGH, true},
-    [PER_BANK] = {"dram_refresh_per_bank", EITHER, true},
+    [REFI] = {"dram_trefi", LOW, false},
+    [RFC] = {"dram_trfc", HIGH, false},
+    [RREFD] = {"dram_trrefd", HIGH, false},
+    [PER_BANK] = {"dram_refresh_per_bank", EITHER, false},
     [L2_BYTES] = {"l2_bytes", EITHER, false},
     [L2_RATE] = {"l2_bw_measured", LOW, false},
     [SM_RATE] = {"mem_sm_rate", LOW, false},
@@ -146,7 +146,7 @@ kv_status kvm_mem_corner(const kvm_gpu *gpu, bool fast, kvm_mem_params *p, kv_er
 kvm_kind kvm_mem_kind(const kvm_gpu *gpu) {
   for (int i = 0; i < FIELDS; i++) {
     const kvm_value *v = kvm_gpu_value(gpu, values[i].name);
-    if (values[i].bandwidth && v && v->kind == KVM_ASSUMED) return KVM_ASSUMED;
+    if (values[i].decides && v && v->kind == KVM_ASSUMED) return KVM_ASSUMED;
   }
   return KVM_MEASURED;
 }

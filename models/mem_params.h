@@ -61,7 +61,8 @@ kv_status kvm_mem_params_of(const kvm_gpu *gpu, kvm_mem_params *params, kv_error
  * range. Equal to kvm_mem_params_of() where nothing is assumed. */
 kv_status kvm_mem_corner(const kvm_gpu *gpu, bool fast, kvm_mem_params *params, kv_error *err);
 
-/* "measured" if every value that decides bandwidth was measured or specified, else "assumed". */
+/* KVM_ASSUMED if one of the values that decide a gather's ceiling is a guess (pin bandwidth, efficiency, tRRD, tFAW), else
+ * KVM_MEASURED. Others may be assumed all the same: kvm_mem_corner() says what they could do. */
 kvm_kind kvm_mem_kind(const kvm_gpu *gpu);
 
 #endif
