@@ -86,10 +86,10 @@ kv_status kvm_mem_predict(const kvm_mem_params *params, const kvm_mem_point *p, 
 
 /* ---- the fit ---- */
 
-enum { FREE = 6 };
+enum { FREE = 7 };
 
 static double *parameter(kvm_mem_params *p, int bit) {
-  double *const at[FREE] = {&p->act, &p->efficiency, &p->turn, &p->queueing, &p->near, &p->sm_rate};
+  double *const at[FREE] = {&p->act, &p->efficiency, &p->turn, &p->queueing, &p->near, &p->sm_rate, &p->issue};
   return at[bit];
 }
 
@@ -197,7 +197,7 @@ kv_status kvm_mem_fit(const kvm_mem_params *start, const kvm_mem_points *points,
                       kvm_mem_fitted *fitted, kv_error *err) {
   problem b = {*start, points, which & KVM_FIT_ALL, sample, 0};
   size_t n = 0, unknowns = (size_t)__builtin_popcount(b.which);
-  *fitted = (kvm_mem_fitted){.params = *start, .error = {NAN, NAN, NAN, NAN, NAN, NAN}, .residual = NAN};
+  *fitted = (kvm_mem_fitted){.params = *start, .error = {NAN, NAN, NAN, NAN, NAN, NAN, NAN}, .residual = NAN};
   for (size_t i = 0; i < points->n; i++) n += points->point[i].fit;
   if (!unknowns || n < unknowns)
     return kv_fail(err, KV_ERR_INPUT, "memory model: %zu points are too few to fit %zu parameters", n, unknowns);

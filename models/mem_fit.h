@@ -41,12 +41,13 @@ typedef enum kvm_mem_fittable {
   KVM_FIT_QUEUEING = 8,
   KVM_FIT_NEAR = 16,
   KVM_FIT_SM_RATE = 32,
-  KVM_FIT_ALL = 63
+  KVM_FIT_ISSUE = 64,
+  KVM_FIT_ALL = 127
 } kvm_mem_fittable;
 
 typedef struct kvm_mem_fitted {
   kvm_mem_params params;
-  double error[6];      /* standard error of each fitted parameter, relative; by bit; NaN where not fitted */
+  double error[7];      /* standard error of each fitted parameter, relative; by bit; NaN where not fitted */
   double residual;      /* root mean square of ln(modelled / measured) over the points fitted to */
   size_t points;        /* fitted to */
   unsigned evaluations; /* of one point */

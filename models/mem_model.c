@@ -40,7 +40,7 @@ struct kvm_mem {
   uint64_t warps;
   uint32_t warp, sms, batch; /* warp whose batch is being asked for */
   uint32_t left;             /* B of it still to be asked for */
-  double start, end;         /* of the batch */
+  double start, end, turn;   /* of the batch; from its end to the warp's next */
   server *link;              /* [sms] */
   server l2_server, walkers;
   double queueing;          /* s: mean extra wait at the present load */
@@ -197,7 +197,7 @@ static void begin_batch(kvm_mem *m) {
 }
 
 static void end_batch(kvm_mem *m) {
-  put(&m->wheel, m->warp, m->end + m->p.turn);
+  put(&m->wheel, m->warp, m->end + m->turn);
   m->left = 0;
 }
 
@@ -339,6 +339,7 @@ static kv_status read_runs(kvm_mem *m, walker *w, uint64_t total, kv_error *err)
 static kv_status start(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err) {
   uint64_t in_flight = rows->in_flight ? rows->in_flight : kvm_mem_saturating(&m->p);
   m->batch = rows->batch ? rows->batch : 2048;
+  m->turn = m->p.turn + m->p.issue * m->batch / 512;
   m->sms = rows->sms && rows->sms < m->p.sms ? rows->sms : m->p.sms;
   m->warps = (in_flight + m->batch - 1) / m->batch;
   if (m->warps > MOST_WARPS) m->warps = MOST_WARPS;

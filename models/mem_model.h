@@ -81,7 +81,7 @@ typedef struct kvm_mem_gather {
 /* The ceiling and the scatter factor of a row list on this GPU. Reads at most `most_rows` rows of it (0: all), in
  * stretches spread over the list, but as many as it takes to saturate (24 MB on an H200, some 15 ms). The L2 is cold; the TLB holds what its reach allows of
  * `footprint`, by default the span from the lowest to the highest row (give layers x that for a whole model). Flushes
- * before and after. Errors as kvm_mem_read(). */
+ * before and after. Of a list of a few rows one refresh decides: its factor is chance. Errors as kvm_mem_read(). */
 kv_status kvm_mem_scatter(kvm_mem *mem, const kvm_mem_rows *rows, uint64_t most_rows, kvm_mem_gather *gather,
                           kv_error *err);
 

@@ -24,7 +24,7 @@ typedef enum slow_end { EITHER, LOW, HIGH } slow_end;
 
 typedef enum field {
   BUS_BITS, CHANNEL_BITS, BANKS, ROW, BURST, ACCESS, INTERLEAVE, QUEUE, PEAK, EFFICIENCY, RCD, RP, CL, RC, CCD, RRD, FAW,
-  REFI, RFC, RREFD, PER_BANK, L2_BYTES, L2_RATE, SM_RATE, LATENCY, TURN, QUEUEING, PAGE, REACH, NEAR, WALK, WALK_RATE, MEMORY, SMS, FIELDS
+  REFI, RFC, RREFD, PER_BANK, L2_BYTES, L2_RATE, SM_RATE, LATENCY, TURN, ISSUE, QUEUEING, PAGE, REACH, NEAR, WALK, WALK_RATE, MEMORY, SMS, FIELDS
 } field;
 
 static const struct {
@@ -58,6 +58,7 @@ static const struct {
     [SM_RATE] = {"mem_sm_rate", LOW, false},
     [LATENCY] = {"dram_latency_ns", HIGH, false},
     [TURN] = {"mem_turn", HIGH, false},
+    [ISSUE] = {"mem_issue", HIGH, false},
     [QUEUEING] = {"mem_queueing", HIGH, false},
     [PAGE] = {"page_bytes", EITHER, false},
     [REACH] = {"tlb_reach", LOW, false},
@@ -93,7 +94,7 @@ static bool power_of_two(double v, double low, double high) {
 static const char *impossible(const double v[FIELDS]) {
   double channels = v[BUS_BITS] / v[CHANNEL_BITS];
   for (int i = 0; i < FIELDS; i++)
-    if (i != TURN && i != QUEUEING && i != PER_BANK && i != RREFD && i != NEAR && i != WALK && i != FAW && !(v[i] > 0)) return values[i].name;
+    if (i != TURN && i != ISSUE && i != QUEUEING && i != PER_BANK && i != RREFD && i != NEAR && i != WALK && i != FAW && !(v[i] > 0)) return values[i].name;
   if (!(channels >= 1 && channels <= 4096)) return values[CHANNEL_BITS].name;
   if (!(v[BANKS] >= 1 && v[BANKS] <= 1024)) return values[BANKS].name;
   if (!power_of_two(v[BURST], 16, 128)) return values[BURST].name;
@@ -123,7 +124,7 @@ static kv_status fill(const kvm_gpu *gpu, corner c, kvm_mem_params *p, kv_error 
       .peak = v[PEAK], .efficiency = v[EFFICIENCY], .rcd = v[RCD], .rp = v[RP], .cl = v[CL], .rc = v[RC],
       .ccd = v[CCD], .act = fmax(v[RRD], v[FAW] / 4), .refi = v[REFI], .rfc = v[RFC], .rrefd = v[RREFD],
       .l2_bytes = (uint64_t)v[L2_BYTES], .l2_rate = v[L2_RATE], .sm_rate = v[SM_RATE], .latency = v[LATENCY],
-      .turn = v[TURN], .queueing = v[QUEUEING], .page_bytes = (uint64_t)v[PAGE], .tlb_reach = (uint64_t)v[REACH], .near = v[NEAR], .walk = v[WALK],
+      .turn = v[TURN], .issue = v[ISSUE], .queueing = v[QUEUEING], .page_bytes = (uint64_t)v[PAGE], .tlb_reach = (uint64_t)v[REACH], .near = v[NEAR], .walk = v[WALK],
       .walk_rate = v[WALK_RATE], .memory_bytes = (uint64_t)v[MEMORY], .sms = (uint32_t)v[SMS]};
   double l2 = kvm_gpu_number(gpu, "l2_latency_ns"), clock = kvm_gpu_number(gpu, "boost_clock");
   if (isnan(l2)) l2 = kvm_gpu_number(gpu, "l2_latency") / clock; /* cycles */

@@ -36,6 +36,7 @@ typedef struct kvm_mem_params {
   /* the way to DRAM */
   double latency;            /* s, a miss to closed rows as the SM sees it, nothing else going on */
   double turn;               /* s between the last byte of a warp's batch and its next requests */
+  double issue;              /* s more for each 512 bytes of the batch: a warp's loads go out one after the other */
   double queueing;           /* s: mean wait of a miss at half load; it grows as load / (1 - load) */
   /* TLB */
   uint64_t page_bytes, tlb_reach;

@@ -93,16 +93,16 @@ static void compare(const kvm_mem_params *p, const kvm_mem_points *points) {
 static void fit(const kvm_mem_params *p, const kvm_mem_points *points) {
   kvm_mem_fitted f;
   kv_error err = {KV_OK, ""};
-  if (kvm_mem_fit(p, points, KVM_FIT_ALL, UINT64_C(6) << 20, &f, &err)) {
+  if (kvm_mem_fit(p, points, KVM_FIT_ALL, UINT64_C(5) << 20, &f, &err)) {
     (void)fprintf(stderr, "bench_mem: %s\n", err.text);
     return;
   }
   printf("fit to %zu points, %u evaluations, rms of ln(model / measured) %.4f\n", f.points, f.evaluations, f.residual);
   const kvm_mem_params *q = &f.params;
   printf("  activation %.3f ns (+-%.1f %%)  efficiency %.4f (%.1f %%)  turn %.1f ns (%.0f %%)  queueing %.1f ns (%.0f %%)  near "
-         "%.1f ns (%.0f %%)  SM %.1f GB/s (%.0f %%)\n",
+         "%.1f ns (%.0f %%)  SM %.1f GB/s (%.0f %%)  issue %.1f ns (%.0f %%)\n",
          q->act * 1e9, 100 * f.error[0], q->efficiency, 100 * f.error[1], q->turn * 1e9, 100 * f.error[2],
-         q->queueing * 1e9, 100 * f.error[3], q->near * 1e9, 100 * f.error[4], q->sm_rate / 1e9, 100 * f.error[5]);
+         q->queueing * 1e9, 100 * f.error[3], q->near * 1e9, 100 * f.error[4], q->sm_rate / 1e9, 100 * f.error[5], q->issue * 1e9, 100 * f.error[6]);
   compare(q, points);
 }
 
