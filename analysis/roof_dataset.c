@@ -141,14 +141,16 @@ static kv_status write_gather(const kva_run *run, hid_t file, kv_error *err) {
     const char *name, *long_name, *units;
     double value;
   } column[] = {
-      {"layouts/scatter", "Time of a saturating gather over that of contiguous rows, modelled", "1", g->at.scatter},
+      {"layouts/scatter", "Time of a saturating gather over that of contiguous rows, modelled", "1",
+       g->at.scatter},
       {"layouts/scatter_slow", "The same with every assumed value at its slow end", "1", g->slow.scatter},
       {"layouts/scatter_fast", "The same with every assumed value at its fast end", "1", g->fast.scatter},
-      {"layouts/gather_ceiling", "Rate of a saturating gather of these rows, modelled", "B/s", g->at.ceiling}};
+      {"layouts/gather_ceiling", "Rate of a saturating gather of these rows, modelled", "B/s",
+       g->at.ceiling}};
   kv_status st = KV_OK;
   for (size_t i = 0; !st && i < sizeof column / sizeof *column; i++)
-    st = kv_h5_write(file, column[i].name, H5T_IEEE_F64LE, 1, &column[i].value, column[i].units, column[i].long_name,
-                     KV_H5_SMALL, err);
+    st = kv_h5_write(file, column[i].name, H5T_IEEE_F64LE, 1, &column[i].value, column[i].units,
+                     column[i].long_name, KV_H5_SMALL, err);
   return st;
 }
 

@@ -7,7 +7,8 @@
 enum { ROWS = 32768 };
 static const kvm_mem_gather none = {NAN, NAN, NAN, NAN, NAN, 0};
 
-static kv_status one_corner(const kvm_mem_params *p, const kvm_mem_rows *list, kvm_mem_gather *g, kv_error *err) {
+static kv_status one_corner(const kvm_mem_params *p, const kvm_mem_rows *list, kvm_mem_gather *g,
+                            kv_error *err) {
   kvm_mem *mem;
   kv_status st = kvm_mem_create(p, &mem, err);
   if (st) return st;
@@ -39,7 +40,8 @@ static void contiguous(const kva_gather_range *random, kva_gather_range *r) {
 
 static kv_status random_rows(const kvm_gpu *gpu, kvm_mem_rows *list, kva_gather *g, kv_error *err) {
   double pool = fmin(8589934592.0, kvm_gpu_number(gpu, "mem_bytes") / 2);
-  kvm_mem_pattern pattern = {.pool_rows = (uint64_t)(pool / list->row_bytes), .run = 1, .aligned = true, .seed = 1};
+  kvm_mem_pattern pattern = {
+      .pool_rows = (uint64_t)(pool / list->row_bytes), .run = 1, .aligned = true, .seed = 1};
   int32_t *slot = malloc(ROWS * sizeof *slot);
   if (!slot) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
   kvm_mem_layout(&pattern, slot, ROWS);
@@ -50,7 +52,8 @@ static kv_status random_rows(const kvm_gpu *gpu, kvm_mem_rows *list, kva_gather 
   return st;
 }
 
-kv_status kva_gather_of(const kvm_gpu *gpu, const kva_layout *layout, uint32_t row_bytes, kva_gather *g, kv_error *err) {
+kv_status kva_gather_of(const kvm_gpu *gpu, const kva_layout *layout, uint32_t row_bytes, kva_gather *g,
+                        kv_error *err) {
   kvm_mem_params p;
   kv_error why = {KV_OK, ""};
   kvm_mem_rows list = {.row_bytes = row_bytes, .index_bytes = 4};
@@ -71,7 +74,7 @@ kv_status kva_gather_of(const kvm_gpu *gpu, const kva_layout *layout, uint32_t r
 }
 
 const char *kva_gather_status(const kva_gather *g) {
-  return g->kind == KVM_UNKNOWN ? "not modelled"
+  return g->kind == KVM_UNKNOWN   ? "not modelled"
          : g->kind == KVM_ASSUMED ? "modelled, uncalibrated, some values assumed"
                                   : "modelled, calibrated on gathers measured on an H200 (2026-11-29)";
 }

@@ -84,8 +84,9 @@ static void judge_layout(kva_run *run) {
   size_t size = sizeof run->verdict;
   if (run->contiguous || isnan(g->at.scatter)) return;
   bool none = fmax(g->at.scatter, g->slow.scatter) < 1.05;
-  add(run->verdict, size, " Scatter: %s, %.2f (%.2f to %.2f) where memory binds.", none ? "no effect" : "reading takes longer",
-      g->at.scatter, fmin(g->fast.scatter, g->at.scatter), fmax(g->slow.scatter, g->at.scatter));
+  add(run->verdict, size, " Scatter: %s, %.2f (%.2f to %.2f) where memory binds.",
+      none ? "no effect" : "reading takes longer", g->at.scatter, fmin(g->fast.scatter, g->at.scatter),
+      fmax(g->slow.scatter, g->at.scatter));
 }
 
 static void judge(kva_run *run, const kvm_verify *longest) {

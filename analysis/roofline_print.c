@@ -52,14 +52,15 @@ static void print_range(const char *name, const kva_gather_range *g) {
   char text[32];
   printf("  %-10s %16s  %.2f of contiguous's time", name, rate(g->at.ceiling, "B/s", text), g->at.scatter);
   if (g->slow.scatter != g->fast.scatter)
-    printf(" (%.2f to %.2f; %.3f to %.3f TB/s)", fmin(g->fast.scatter, g->at.scatter), fmax(g->slow.scatter, g->at.scatter),
-           g->slow.ceiling / 1e12, g->fast.ceiling / 1e12);
+    printf(" (%.2f to %.2f; %.3f to %.3f TB/s)", fmin(g->fast.scatter, g->at.scatter),
+           fmax(g->slow.scatter, g->at.scatter), g->slow.ceiling / 1e12, g->fast.ceiling / 1e12);
   printf("\n");
 }
 
 static void print_gather(const kva_run *run) {
   const kva_gather *g = &run->gather;
-  printf("gather of %u-B rows, saturated: %s%s%s\n", run->point[0].problem.row_bytes, kva_gather_status(g), g->why[0] ? ": " : "", g->why);
+  printf("gather of %u-B rows, saturated: %s%s%s\n", run->point[0].problem.row_bytes, kva_gather_status(g),
+         g->why[0] ? ": " : "", g->why);
   if (g->kind == KVM_UNKNOWN) return;
   print_range(run->contiguous ? "contiguous" : "layout", &g->layout);
   print_range("random", &g->random);
@@ -158,10 +159,11 @@ static json_t *problem_json(const kva_run *run) {
 }
 
 static json_t *gather_json(const kva_gather_range *g) {
-  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "ceiling", number(g->at.ceiling), "ceiling_low",
-                   number(g->slow.ceiling), "ceiling_high", number(g->fast.ceiling), "scatter", number(g->at.scatter),
-                   "scatter_slow", number(g->slow.scatter), "scatter_fast", number(g->fast.scatter), "row_hits",
-                   number(g->at.row_hits), "amplification", number(g->at.amplification));
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "ceiling", number(g->at.ceiling),
+                   "ceiling_low", number(g->slow.ceiling), "ceiling_high", number(g->fast.ceiling), "scatter",
+                   number(g->at.scatter), "scatter_slow", number(g->slow.scatter), "scatter_fast",
+                   number(g->fast.scatter), "row_hits", number(g->at.row_hits), "amplification",
+                   number(g->at.amplification));
 }
 
 static json_t *layout_json(const kva_run *run) {
@@ -179,12 +181,13 @@ kv_status roofline_print_json(const kva_run *run, const char *note, kv_error *er
     (void)json_array_append_new(points, point_json(run, &run->point[i]));
   kva_run_missing(run, missing, sizeof missing);
   json_t *root = json_pack(
-      "{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:{s:s, s:o, s:o}, s:o, s:s, s:o, s:s}", "schema", "roofline-1",
-      "schema_version", 1, "status", run->status, "gpu", run->gpu->key, "gpu_name", run->gpu->name, "arch",
-      run->gpu->arch, "note", note + strspn(note, "; "), "problem", problem_json(run), "layout",
-      layout_json(run), "ceilings", ceilings_json(run), "gather", "status", kva_gather_status(&run->gather), "layout",
-      gather_json(&run->gather.layout), "random", gather_json(&run->gather.random), "ridge", number(kvm_ridge(&run->roofs)), "missing",
-      missing, "points", points, "verdict", run->verdict);
+      "{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:{s:s, s:o, s:o}, s:o, s:s, s:o, s:s}", "schema",
+      "roofline-1", "schema_version", 1, "status", run->status, "gpu", run->gpu->key, "gpu_name",
+      run->gpu->name, "arch", run->gpu->arch, "note", note + strspn(note, "; "), "problem", problem_json(run),
+      "layout", layout_json(run), "ceilings", ceilings_json(run), "gather", "status",
+      kva_gather_status(&run->gather), "layout", gather_json(&run->gather.layout), "random",
+      gather_json(&run->gather.random), "ridge", number(kvm_ridge(&run->roofs)), "missing", missing, "points",
+      points, "verdict", run->verdict);
   if (!root) return kv_fail(err, KV_ERR_INTERNAL, "the result cannot be written as JSON");
   (void)json_dumpf(root, stdout,
                    JSON_INDENT(1) | JSON_REAL_PRECISION(12)); /* kv_cli_exit() sees a failed stdout */

@@ -230,7 +230,8 @@ static kv_status check_whole(load *l, int parsed) {
         kv_fail(l->err, KV_ERR_INPUT,
                 "%s: the section [gpu] with name and arch is missing; is it a GPU description?", l->path);
     if (strcmp(l->header, "gpu") != 0)
-      l->status = kv_fail(l->err, KV_ERR_INPUT, "%s: the section [%s] with name is missing", l->path, l->header);
+      l->status =
+          kv_fail(l->err, KV_ERR_INPUT, "%s: the section [%s] with name is missing", l->path, l->header);
   } else if (parsed < 0) {
     l->status = kv_fail(l->err, KV_ERR_MEMORY, "%s: out of memory", l->path);
   } else {

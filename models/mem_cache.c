@@ -51,7 +51,8 @@ static inline unsigned to_fill(unsigned missing, unsigned group) {
   return group == 4 && missing ? KVM_ALL_SECTORS : missing;
 }
 
-/* The way that holds `id`, else KVM_CACHE_WAYS. Misses are the rule, so all ways are compared first, four at a time. */
+/* The way that holds `id`, else KVM_CACHE_WAYS. Misses are the rule, so all ways are compared first, four at
+ * a time. */
 static inline unsigned find(const uint32_t *tag, uint32_t id) {
   uint32_t any = 0;
   for (unsigned w = 0; w < KVM_CACHE_WAYS; w++) any |= tag[w] == id;

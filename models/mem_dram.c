@@ -23,8 +23,8 @@ enum { GROUP = 4 };
 
 struct kvm_dram {
   kvm_mem_params p;
-  double burst; /* s of bus a burst */
-  double interval; /* s between refreshes of a channel */
+  double burst;                                               /* s of bus a burst */
+  double interval;                                            /* s between refreshes of a channel */
   uint32_t lines_a_block, block_shift, blocks_a_row, stretch; /* stretch: blocks */
   uint64_t inverse_stretch, inverse_channels, inverse_banks;
   channel *channel;
@@ -167,7 +167,8 @@ static inline double *place_in_queue(kvm_dram *d, channel *c, uint32_t number) {
   double *group = &d->left[(size_t)number * d->p.queue + c->head];
   c->head += GROUP;
   if (c->head == d->p.queue) c->head = 0;
-  unsigned a = group[1] < group[0], b = 2u + (group[3] < group[2]); /* no branches: they would be guessed wrong */
+  unsigned a = group[1] < group[0],
+           b = 2u + (group[3] < group[2]); /* no branches: they would be guessed wrong */
   return &group[a + (b - a) * (group[b] < group[a])];
 }
 
@@ -176,7 +177,8 @@ double kvm_dram_read(kvm_dram *d, kvm_dram_place w, uint32_t bursts, double at) 
   bank *banks = &d->bank[(size_t)w.channel * d->p.banks], *b = &banks[w.bank];
   double *held = place_in_queue(d, c, w.channel);
   at = later(at, *held);
-  if (c->refresh <= at) refresh(d, c, banks, at); /* before idle time is taken off: most of it was spent idle */
+  if (c->refresh <= at)
+    refresh(d, c, banks, at); /* before idle time is taken off: most of it was spent idle */
   double now = later(at, c->last), idle = now - c->last;
   c->bus = later(c->bus - idle, 0);
   c->act = later(c->act - idle, 0);
@@ -208,7 +210,8 @@ double kvm_dram_stream(const kvm_mem_params *p) {
 }
 
 double kvm_dram_random(const kvm_mem_params *p, uint32_t bursts) {
-  double bytes = (double)bursts * p->burst_bytes, open = 1 - (p->refresh_per_bank ? p->rrefd * p->banks : p->rfc) / p->refi;
+  double bytes = (double)bursts * p->burst_bytes,
+         open = 1 - (p->refresh_per_bank ? p->rrefd * p->banks : p->rfc) / p->refi;
   double by_act = p->channels * bytes / p->act * open;
   double by_bank = p->channels * p->banks * bytes / p->rc * (1 - p->rfc / p->refi);
   return fmin(kvm_dram_stream(p), fmin(by_act, by_bank));

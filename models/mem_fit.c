@@ -14,16 +14,16 @@ static bool parse_point(const char *line, kvm_mem_point *p) {
   unsigned long long footprint, in_flight;
   double rate;
   char kernel[16], set[16], more;
-  if (sscanf(line, "%u %u %llu %llu %u %u %lf %15s %15s %c", &p->row_bytes, &p->run, &footprint, &in_flight, &p->sms,
-             &p->batch, &rate, kernel, set, &more) != 9)
+  if (sscanf(line, "%u %u %llu %llu %u %u %lf %15s %15s %c", &p->row_bytes, &p->run, &footprint, &in_flight,
+             &p->sms, &p->batch, &rate, kernel, set, &more) != 9)
     return false;
   p->footprint = footprint;
   p->in_flight = in_flight;
   p->rate = rate * 1e9;
   p->aligned = true;
   p->fit = !strcmp(set, "fit");
-  return (p->fit || !strcmp(set, "held")) && p->row_bytes >= 1 && p->row_bytes <= 65536 && p->sms && p->batch &&
-         in_flight && rate > 0 && isfinite(rate) && footprint / p->row_bytes > p->run &&
+  return (p->fit || !strcmp(set, "held")) && p->row_bytes >= 1 && p->row_bytes <= 65536 && p->sms &&
+         p->batch && in_flight && rate > 0 && isfinite(rate) && footprint / p->row_bytes > p->run &&
          footprint / p->row_bytes <= INT32_MAX + 1ull;
 }
 
@@ -42,7 +42,8 @@ kv_status kvm_mem_points_load(const char *path, kvm_mem_points *points, kv_error
     if (!grown) st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", path);
     else points->point = grown;
     if (!st && !parse_point(line, &p))
-      st = kv_fail(err, KV_ERR_INPUT, "%s: line %d is no point (row_bytes run footprint in_flight sms batch GB/s kernel set)",
+      st = kv_fail(err, KV_ERR_INPUT,
+                   "%s: line %d is no point (row_bytes run footprint in_flight sms batch GB/s kernel set)",
                    path, number);
     if (!st) points->point[points->n++] = p;
   }
@@ -71,11 +72,18 @@ kv_status kvm_mem_predict(const kvm_mem_params *params, const kvm_mem_point *p, 
   uint64_t n = rows_of(p, params, sample);
   kvm_mem_pattern pattern = {p->footprint / p->row_bytes, p->run, p->aligned, 7};
   int32_t *slot = malloc(n * sizeof *slot);
-  kv_status st = slot ? kvm_mem_create(params, &mem, err) : kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
+  kv_status st =
+      slot ? kvm_mem_create(params, &mem, err) : kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
   if (!st) {
     kvm_mem_layout(&pattern, slot, n);
-    kvm_mem_rows rows = {.slot = slot, .n = n, .row_bytes = p->row_bytes, .index_bytes = 4,
-                         .in_flight = p->in_flight * p->sms, .batch = p->batch, .sms = p->sms, .footprint = p->footprint};
+    kvm_mem_rows rows = {.slot = slot,
+                         .n = n,
+                         .row_bytes = p->row_bytes,
+                         .index_bytes = 4,
+                         .in_flight = p->in_flight * p->sms,
+                         .batch = p->batch,
+                         .sms = p->sms,
+                         .footprint = p->footprint};
     st = kvm_mem_read(mem, &rows, &result, err);
   }
   if (!st) *rate = result.rate;
@@ -89,7 +97,8 @@ kv_status kvm_mem_predict(const kvm_mem_params *params, const kvm_mem_point *p, 
 enum { FREE = 7 };
 
 static double *parameter(kvm_mem_params *p, int bit) {
-  double *const at[FREE] = {&p->act, &p->efficiency, &p->turn, &p->queueing, &p->near, &p->sm_rate, &p->issue};
+  double *const at[FREE] = {&p->act,  &p->efficiency, &p->turn, &p->queueing,
+                            &p->near, &p->sm_rate,    &p->issue};
   return at[bit];
 }
 
@@ -150,15 +159,17 @@ static void errors(const gsl_multifit_nlinear_workspace *w, unsigned which, kvm_
   gsl_matrix_free(covariance);
 }
 
-/* Three rounds: the weights of each come from the residuals of the one before. `raw` ends as those of the last. */
-static int iterate(gsl_multifit_nlinear_workspace *w, gsl_multifit_nlinear_fdf *fdf, gsl_vector *x, gsl_vector *weight,
-                   gsl_vector *raw) {
+/* Three rounds: the weights of each come from the residuals of the one before. `raw` ends as those of the
+ * last. */
+static int iterate(gsl_multifit_nlinear_workspace *w, gsl_multifit_nlinear_fdf *fdf, gsl_vector *x,
+                   gsl_vector *weight, gsl_vector *raw) {
   int status = GSL_SUCCESS, info;
   gsl_vector_set_all(weight, 1);
   for (int round = 0; round < 3 && !status; round++) {
     status = gsl_multifit_nlinear_winit(x, weight, fdf, w);
     if (!status) status = gsl_multifit_nlinear_driver(3, 1e-3, 1e-6, 1e-6, NULL, NULL, &info, w);
-    if (status == GSL_EMAXITER || status == GSL_ENOPROG) status = GSL_SUCCESS; /* the model has steps: no smooth end */
+    if (status == GSL_EMAXITER || status == GSL_ENOPROG)
+      status = GSL_SUCCESS; /* the model has steps: no smooth end */
     gsl_vector_memcpy(x, gsl_multifit_nlinear_position(w));
     if (!status) status = residuals(x, fdf->params, raw);
     weigh(raw, weight);
@@ -176,11 +187,13 @@ static kv_status solve(problem *b, size_t n, size_t unknowns, kvm_mem_fitted *fi
   gsl_multifit_nlinear_parameters how = gsl_multifit_nlinear_default_parameters();
   gsl_multifit_nlinear_fdf fdf = {.f = residuals, .n = n, .p = unknowns, .params = b};
   how.h_df = 0.03; /* steps of 3 %: below that the model's own grain shows */
-  gsl_multifit_nlinear_workspace *w = gsl_multifit_nlinear_alloc(gsl_multifit_nlinear_trust, &how, n, unknowns);
+  gsl_multifit_nlinear_workspace *w =
+      gsl_multifit_nlinear_alloc(gsl_multifit_nlinear_trust, &how, n, unknowns);
   gsl_vector *x = gsl_vector_calloc(unknowns), *weight = gsl_vector_alloc(n), *raw = gsl_vector_alloc(n);
   kv_status st = KV_OK;
   if (!w || !x || !weight || !raw) st = kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
-  else if (iterate(w, &fdf, x, weight, raw)) st = kv_fail(err, KV_ERR_INTERNAL, "memory model: the fit failed");
+  else if (iterate(w, &fdf, x, weight, raw))
+    st = kv_fail(err, KV_ERR_INTERNAL, "memory model: the fit failed");
   if (!st) {
     fitted->params = at(b, x);
     fitted->residual = root_mean_square(raw);
@@ -193,14 +206,15 @@ static kv_status solve(problem *b, size_t n, size_t unknowns, kvm_mem_fitted *fi
   return st;
 }
 
-kv_status kvm_mem_fit(const kvm_mem_params *start, const kvm_mem_points *points, unsigned which, uint64_t sample,
-                      kvm_mem_fitted *fitted, kv_error *err) {
+kv_status kvm_mem_fit(const kvm_mem_params *start, const kvm_mem_points *points, unsigned which,
+                      uint64_t sample, kvm_mem_fitted *fitted, kv_error *err) {
   problem b = {*start, points, which & KVM_FIT_ALL, sample, 0};
   size_t n = 0, unknowns = (size_t)__builtin_popcount(b.which);
   *fitted = (kvm_mem_fitted){.params = *start, .error = {NAN, NAN, NAN, NAN, NAN, NAN, NAN}, .residual = NAN};
   for (size_t i = 0; i < points->n; i++) n += points->point[i].fit;
   if (!unknowns || n < unknowns)
-    return kv_fail(err, KV_ERR_INPUT, "memory model: %zu points are too few to fit %zu parameters", n, unknowns);
+    return kv_fail(err, KV_ERR_INPUT, "memory model: %zu points are too few to fit %zu parameters", n,
+                   unknowns);
   gsl_error_handler_t *before = gsl_set_error_handler_off();
   kv_status st = solve(&b, n, unknowns, fitted, err);
   (void)gsl_set_error_handler(before);

@@ -1,7 +1,8 @@
 /* mem_fit.h - points of a gather benchmark: read, predicted, and parameters fitted to them.
  *
- * Points come from microbenchmarks alone. A fit minimises the squared logarithms of modelled / measured rate, weighted
- * down where they are large (Huber), by Levenberg-Marquardt (GSL) on the logarithms of the parameters.
+ * Points come from microbenchmarks alone. A fit minimises the squared logarithms of modelled / measured rate,
+ * weighted down where they are large (Huber), by Levenberg-Marquardt (GSL) on the logarithms of the
+ * parameters.
  */
 #ifndef KVM_MEM_FIT_H
 #define KVM_MEM_FIT_H
@@ -23,15 +24,15 @@ typedef struct kvm_mem_points {
   size_t n;
 } kvm_mem_points;
 
-/* Reads a text table: row_bytes run footprint in_flight_per_sm sms batch GB/s kernel set, # comments. KV_ERR_INPUT names
- * file and line. The caller frees. */
+/* Reads a text table: row_bytes run footprint in_flight_per_sm sms batch GB/s kernel set, # comments.
+ * KV_ERR_INPUT names file and line. The caller frees. */
 kv_status kvm_mem_points_load(const char *path, kvm_mem_points *points, kv_error *err);
 void kvm_mem_points_free(kvm_mem_points *points); /* safe on a zeroed one */
 
-/* The modelled rate of a point, from a sample of about `sample` bytes (0: 16 MiB; more where the pool is small or much is
- * in flight). */
-kv_status kvm_mem_predict(const kvm_mem_params *params, const kvm_mem_point *point, uint64_t sample, double *rate,
-                          kv_error *err);
+/* The modelled rate of a point, from a sample of about `sample` bytes (0: 16 MiB; more where the pool is
+ * small or much is in flight). */
+kv_status kvm_mem_predict(const kvm_mem_params *params, const kvm_mem_point *point, uint64_t sample,
+                          double *rate, kv_error *err);
 
 /* What may be fitted; bits of a mask. */
 typedef enum kvm_mem_fittable {
@@ -53,9 +54,9 @@ typedef struct kvm_mem_fitted {
   unsigned evaluations; /* of one point */
 } kvm_mem_fitted;
 
-/* Fits the parameters of `which` (kvm_mem_fittable bits) to the points marked fit, starting from `start`. KV_ERR_INPUT: fewer
- * such points than parameters. Takes about a second a ten points and parameter. */
-kv_status kvm_mem_fit(const kvm_mem_params *start, const kvm_mem_points *points, unsigned which, uint64_t sample,
-                      kvm_mem_fitted *fitted, kv_error *err);
+/* Fits the parameters of `which` (kvm_mem_fittable bits) to the points marked fit, starting from `start`.
+ * KV_ERR_INPUT: fewer such points than parameters. Takes about a second a ten points and parameter. */
+kv_status kvm_mem_fit(const kvm_mem_params *start, const kvm_mem_points *points, unsigned which,
+                      uint64_t sample, kvm_mem_fitted *fitted, kv_error *err);
 
 #endif

@@ -41,15 +41,18 @@ void kvm_mem_layout(const kvm_mem_pattern *p, int32_t *slot, uint64_t n) {
       slot[i] = (int32_t)(i % p->pool_rows);
       continue;
     }
-    if (i % p->run == 0) at = shuffled(i / p->run % places, places, half, p->seed) * (p->aligned ? p->run : 1);
+    if (i % p->run == 0)
+      at = shuffled(i / p->run % places, places, half, p->seed) * (p->aligned ? p->run : 1);
     slot[i] = (int32_t)(at + i % p->run);
   }
 }
 
 /* ---- ceilings ---- */
 
-/* `most` rows of a list in stretches spread evenly over it; NULL, and *n the whole, where it is short enough. */
-static kv_status sample(const kvm_mem_rows *rows, uint64_t most, int32_t **slots, uint64_t *n, kv_error *err) {
+/* `most` rows of a list in stretches spread evenly over it; NULL, and *n the whole, where it is short enough.
+ */
+static kv_status sample(const kvm_mem_rows *rows, uint64_t most, int32_t **slots, uint64_t *n,
+                        kv_error *err) {
   enum { STRETCHES = 8 };
   uint64_t length = most / STRETCHES;
   *slots = NULL;
@@ -59,7 +62,8 @@ static kv_status sample(const kvm_mem_rows *rows, uint64_t most, int32_t **slots
   *slots = malloc(*n * sizeof **slots);
   if (!*slots) return kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
   for (uint64_t s = 0; s < STRETCHES; s++)
-    memcpy(*slots + s * length, rows->slot + (rows->n - length) / (STRETCHES - 1) * s, length * sizeof **slots);
+    memcpy(*slots + s * length, rows->slot + (rows->n - length) / (STRETCHES - 1) * s,
+           length * sizeof **slots);
   return KV_OK;
 }
 
@@ -75,8 +79,8 @@ static uint64_t span(const kvm_mem_rows *rows) {
   return high < low ? 1 : (high - low + 1) * rows->row_bytes;
 }
 
-/* Short lists never get under way: there the time counts, less the latency that every list has. What is too little to
- * fill the memory system at all is mostly latency, and that stays in. */
+/* Short lists never get under way: there the time counts, less the latency that every list has. What is too
+ * little to fill the memory system at all is mostly latency, and that stays in. */
 static double busy(const kvm_mem *mem, const kvm_mem_result *r) {
   const kvm_mem_params *p = kvm_mem_params_in(mem);
   double bytes = (double)r->useful_bytes, filled = fmin(1, bytes / (double)kvm_mem_saturating(p));
@@ -90,7 +94,8 @@ static uint64_t enough_rows(const kvm_mem *mem, const kvm_mem_rows *rows, uint64
   return most && most < least ? least : most;
 }
 
-kv_status kvm_mem_scatter(kvm_mem *mem, const kvm_mem_rows *rows, uint64_t most, kvm_mem_gather *g, kv_error *err) {
+kv_status kvm_mem_scatter(kvm_mem *mem, const kvm_mem_rows *rows, uint64_t most, kvm_mem_gather *g,
+                          kv_error *err) {
   kvm_mem_result scattered, whole;
   kvm_mem_rows some = *rows;
   int32_t *slots;
@@ -115,7 +120,8 @@ kv_status kvm_mem_scatter(kvm_mem *mem, const kvm_mem_rows *rows, uint64_t most,
   free(slots);
   if (st || !scattered.rows) return st;
   double a = busy(mem, &scattered), b = busy(mem, &whole), bytes = (double)scattered.useful_bytes;
-  *g = (kvm_mem_gather){.ceiling = bytes / a, .contiguous = bytes / b, .scatter = a / b, .rows = scattered.rows};
+  *g = (kvm_mem_gather){
+      .ceiling = bytes / a, .contiguous = bytes / b, .scatter = a / b, .rows = scattered.rows};
   g->row_hits = (double)scattered.dram.row_hits / (double)scattered.dram.requests;
   g->amplification = (double)scattered.dram_bytes / bytes;
   return KV_OK;

@@ -6,7 +6,8 @@
 
 #include "mem_cache.h"
 
-/* A line visit that has been named but not yet carried out: its state is on the way from the host's memory. */
+/* A line visit that has been named but not yet carried out: its state is on the way from the host's memory.
+ */
 typedef struct visit {
   uint32_t line, set;
   unsigned want;
@@ -43,17 +44,17 @@ struct kvm_mem {
   double start, end, turn;   /* of the batch; from its end to the warp's next */
   server *link;              /* [sms] */
   server l2_server, walkers;
-  double queueing;          /* s: mean extra wait at the present load */
+  double queueing;                      /* s: mean extra wait at the present load */
   double load, load_worked, load_since; /* 0..1; DRAM work and time when it was last looked at */
-  uint32_t load_left, dice; /* misses until the next look; state of the generator */
-  double exponential[256];  /* of mean 1: its quantiles, mixed up by the dice */
-  double front;      /* s a miss takes outside the DRAM channel */
-  unsigned group;    /* sectors a miss fetches together */
+  uint32_t load_left, dice;             /* misses until the next look; state of the generator */
+  double exponential[256];              /* of mean 1: its quantiles, mixed up by the dice */
+  double front;                         /* s a miss takes outside the DRAM channel */
+  unsigned group;                       /* sectors a miss fetches together */
   uint32_t page;
   uint64_t footprint;
   uint32_t resident;   /* share of the footprint's pages that the TLB holds, of 2^32 */
   unsigned page_shift; /* line >> page_shift = page */
-  visit ahead[AHEAD]; /* a ring */
+  visit ahead[AHEAD];  /* a ring */
   unsigned waiting, oldest;
   double latest, issued; /* last byte; last request */
   double latency_sum;
@@ -66,9 +67,11 @@ kv_status kvm_mem_create(const kvm_mem_params *p, kvm_mem **mem, kv_error *err) 
   if (!m) return kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
   m->p = *p;
   m->link = calloc(p->sms, sizeof *m->link);
-  kv_status st = m->link ? kvm_dram_create(p, &m->dram, err) : kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
+  kv_status st = m->link ? kvm_dram_create(p, &m->dram, err)
+                         : kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
   if (!st) st = kvm_cache_create(p->l2_bytes / KVM_LINE, &m->l2, err);
-  if (!st) st = kvm_tlb_create((UINT64_C(1) << 39) / p->page_bytes, p->tlb_reach / p->page_bytes, &m->tlb, err);
+  if (!st)
+    st = kvm_tlb_create((UINT64_C(1) << 39) / p->page_bytes, p->tlb_reach / p->page_bytes, &m->tlb, err);
   if (st) {
     kvm_mem_free(m);
     return st;
@@ -295,8 +298,11 @@ static void under_way(kvm_mem *m, walker *w, uint64_t total_rows) {
 
 static kv_status check_extent(const kvm_mem_rows *rows, uint64_t first, uint64_t count, kv_error *err) {
   const uint64_t most = UINT64_C(1) << 39; /* no sum or product below leaves 64 bits: most x 65536 = 2^55 */
-  if (first <= most && count <= most && rows->base <= most && rows->base + (first + count) * rows->row_bytes <= index_base) return KV_OK;
-  return kv_fail(err, KV_ERR_USAGE, "memory model: row %llu lies beyond 480 GiB", (unsigned long long)(first + count - 1));
+  if (first <= most && count <= most && rows->base <= most &&
+      rows->base + (first + count) * rows->row_bytes <= index_base)
+    return KV_OK;
+  return kv_fail(err, KV_ERR_USAGE, "memory model: row %llu lies beyond 480 GiB",
+                 (unsigned long long)(first + count - 1));
 }
 
 static kv_status read_slots(kvm_mem *m, walker *w, kv_error *err) {
@@ -304,14 +310,17 @@ static kv_status read_slots(kvm_mem *m, walker *w, kv_error *err) {
   for (uint64_t i = 0; i < rows->n;) {
     uint64_t count = 1;
     if (rows->slot[i] < 0)
-      return kv_fail(err, KV_ERR_USAGE, "memory model: slot %d at place %llu", rows->slot[i], (unsigned long long)i);
+      return kv_fail(err, KV_ERR_USAGE, "memory model: slot %d at place %llu", rows->slot[i],
+                     (unsigned long long)i);
     uint64_t first = (uint64_t)rows->slot[i];
     /* at most 64 rows at a time, so that slot numbers keep in step */
-    while (count < 64 && i + count < rows->n && rows->slot[i + count] == rows->slot[i] + (int32_t)count) count++;
+    while (count < 64 && i + count < rows->n && rows->slot[i + count] == rows->slot[i] + (int32_t)count)
+      count++;
     kv_status st = check_extent(rows, first, count, err);
     if (st) return st;
     if (rows->index_bytes) read_indices(m, w, count);
-    read_bytes(m, &w->piece, rows->base + first * rows->row_bytes, rows->base + (first + count) * rows->row_bytes);
+    read_bytes(m, &w->piece, rows->base + first * rows->row_bytes,
+               rows->base + (first + count) * rows->row_bytes);
     m->r->rows += count;
     i += count;
     under_way(m, w, rows->n);
@@ -325,7 +334,8 @@ static kv_status read_runs(kvm_mem *m, walker *w, uint64_t total, kv_error *err)
     kv_status st = check_extent(rows, rows->run[i].first, rows->run[i].count, err);
     if (st) return st;
     for (uint64_t done = 0, part; done < rows->run[i].count; done += part) {
-      uint64_t left = rows->run[i].count - done, from = rows->base + (rows->run[i].first + done) * rows->row_bytes;
+      uint64_t left = rows->run[i].count - done,
+               from = rows->base + (rows->run[i].first + done) * rows->row_bytes;
       part = left < 64 ? left : 64;
       if (rows->index_bytes) read_indices(m, w, part);
       read_bytes(m, &w->piece, from, from + part * rows->row_bytes);
@@ -373,9 +383,10 @@ static void finish(kvm_mem *m, const walker *w) {
   r->latency = r->requests ? m->latency_sum / (double)r->requests : NAN;
   double whole = (double)r->useful_bytes / r->seconds;
   uint64_t later = r->rows - w->marked_rows;
-  r->rate = !r->rows ? NAN : w->mark >= 0 && m->issued > w->mark && later * 4 >= r->rows
-                                 ? (double)later * w->rows->row_bytes / (m->issued - w->mark)
-                                 : whole;
+  r->rate = !r->rows ? NAN
+            : w->mark >= 0 && m->issued > w->mark && later * 4 >= r->rows
+                ? (double)later * w->rows->row_bytes / (m->issued - w->mark)
+                : whole;
 }
 
 static uint64_t total_rows(const kvm_mem_rows *rows) {

@@ -1,10 +1,11 @@
-/* mem_model.h - what reading rows costs in memory: rows -> 128-byte lines and 32-byte sectors -> TLB -> L2 -> DRAM.
+/* mem_model.h - what reading rows costs in memory: rows -> 128-byte lines and 32-byte sectors -> TLB -> L2 ->
+ * DRAM.
  *
- * The rows of a list are read in its order by warps that each ask for `batch` bytes at once, wait until the last of them
- * has arrived, and take the next piece of the list: `in_flight` bytes are asked for at most. So under-fill (bytes in
- * flight over latency), waiting for the slowest of a batch, the link of an SM, L2 and DRAM limits and the scatter of the
- * list come out of one mechanism. Pieces of one line that follow one another in the list are one request, as a warp
- * would coalesce them.
+ * The rows of a list are read in its order by warps that each ask for `batch` bytes at once, wait until the
+ * last of them has arrived, and take the next piece of the list: `in_flight` bytes are asked for at most. So
+ * under-fill (bytes in flight over latency), waiting for the slowest of a batch, the link of an SM, L2 and
+ * DRAM limits and the scatter of the list come out of one mechanism. Pieces of one line that follow one
+ * another in the list are one request, as a warp would coalesce them.
  *
  * Deterministic. A context is for one thread; no I/O. Times in s, rates in B/s.
  */
@@ -35,9 +36,9 @@ typedef struct kvm_mem_rows {
   uint64_t in_flight;   /* B over the whole chip; 0: kvm_mem_saturating() */
   uint32_t batch;       /* B that a warp asks for at once; 0: 2048, four 16-byte loads a thread */
   uint32_t sms;         /* SMs at work; 0: all */
-  uint64_t footprint;   /* B that reading comes back to again and again, of which the list is a sample: the TLB then holds
-                           its reach of it, a fixed choice of pages. 0: the TLB is followed page by page from where
-                           it stands */
+  uint64_t footprint; /* B that reading comes back to again and again, of which the list is a sample: the TLB
+                         then holds its reach of it, a fixed choice of pages. 0: the TLB is followed page by
+                         page from where it stands */
 } kvm_mem_rows;
 
 typedef struct kvm_mem_result {
@@ -48,9 +49,9 @@ typedef struct kvm_mem_result {
   uint64_t pages, page_misses; /* changes of page along the list; of those, not in the TLB */
   uint64_t dram_bytes;         /* bursts x burst bytes */
   kvm_dram_counts dram;
-  double seconds;  /* first request to last byte */
-  double rate;     /* useful B/s once the threads are under way; seconds decide where the list is too short */
-  double latency;  /* s, mean over the requests */
+  double seconds; /* first request to last byte */
+  double rate;    /* useful B/s once the threads are under way; seconds decide where the list is too short */
+  double latency; /* s, mean over the requests */
 } kvm_mem_result;
 
 /* KV_ERR_MEMORY only. The L2 and the TLB start cold. */
@@ -60,7 +61,8 @@ void kvm_mem_free(kvm_mem *mem); /* NULL is fine */
 void kvm_mem_flush(kvm_mem *mem);
 const kvm_mem_params *kvm_mem_params_in(const kvm_mem *mem);
 
-/* Reads the rows. KV_ERR_USAGE: a row size of 0 or more than 65536, a negative slot, a row beyond 480 GiB. No rows: all zero, rate NaN. KV_ERR_MEMORY. */
+/* Reads the rows. KV_ERR_USAGE: a row size of 0 or more than 65536, a negative slot, a row beyond 480 GiB. No
+ * rows: all zero, rate NaN. KV_ERR_MEMORY. */
 kv_status kvm_mem_read(kvm_mem *mem, const kvm_mem_rows *rows, kvm_mem_result *result, kv_error *err);
 
 /* Enough bytes in flight that more would not help: three times peak x unloaded latency. */
@@ -70,24 +72,25 @@ uint64_t kvm_mem_saturating(const kvm_mem_params *params);
 
 /* One layout's ceiling beside that of the same bytes in one stretch. */
 typedef struct kvm_mem_gather {
-  double ceiling;    /* B/s of rows (slot numbers not counted) that a saturating gather reaches, L2 cold */
-  double contiguous; /* the same of as many contiguous rows */
-  double scatter;    /* time / time of contiguous rows, >= about 1; NaN without rows */
-  double row_hits;   /* share of DRAM requests that met an open row */
+  double ceiling;       /* B/s of rows (slot numbers not counted) that a saturating gather reaches, L2 cold */
+  double contiguous;    /* the same of as many contiguous rows */
+  double scatter;       /* time / time of contiguous rows, >= about 1; NaN without rows */
+  double row_hits;      /* share of DRAM requests that met an open row */
   double amplification; /* DRAM bytes of rows and slot numbers / useful bytes */
-  uint64_t rows;     /* looked at */
+  uint64_t rows;        /* looked at */
 } kvm_mem_gather;
 
-/* The ceiling and the scatter factor of a row list on this GPU. Reads at most `most_rows` rows of it (0: all), in
- * stretches spread over the list, but as many as it takes to saturate (24 MB on an H200, some 15 ms). The L2 is cold; the TLB holds what its reach allows of
- * `footprint`, by default the span from the lowest to the highest row (give layers x that for a whole model). Flushes
- * before and after. Of a list of a few rows one refresh decides: its factor is chance. Errors as kvm_mem_read(). */
+/* The ceiling and the scatter factor of a row list on this GPU. Reads at most `most_rows` rows of it (0:
+ * all), in stretches spread over the list, but as many as it takes to saturate (24 MB on an H200, some 15
+ * ms). The L2 is cold; the TLB holds what its reach allows of `footprint`, by default the span from the
+ * lowest to the highest row (give layers x that for a whole model). Flushes before and after. Of a list of a
+ * few rows one refresh decides: its factor is chance. Errors as kvm_mem_read(). */
 kv_status kvm_mem_scatter(kvm_mem *mem, const kvm_mem_rows *rows, uint64_t most_rows, kvm_mem_gather *gather,
                           kv_error *err);
 
-/* Fills slot[n] with runs of `run` rows (0: contiguous from 0) at random places of a pool, the order a Feistel
- * permutation, no row twice while n <= pool_rows. aligned: run starts at a multiple of `run`, else anywhere (then rows
- * may come twice). Deterministic in seed. */
+/* Fills slot[n] with runs of `run` rows (0: contiguous from 0) at random places of a pool, the order a
+ * Feistel permutation, no row twice while n <= pool_rows. aligned: run starts at a multiple of `run`, else
+ * anywhere (then rows may come twice). Deterministic in seed. */
 typedef struct kvm_mem_pattern {
   uint64_t pool_rows; /* >= run, < 2^31 */
   uint32_t run;

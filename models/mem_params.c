@@ -23,8 +23,42 @@ bool kvm_mem_file(const kvm_gpu *gpu, char *name, size_t size) {
 typedef enum slow_end { EITHER, LOW, HIGH } slow_end;
 
 typedef enum field {
-  BUS_BITS, CHANNEL_BITS, BANKS, ROW, BURST, ACCESS, INTERLEAVE, QUEUE, PEAK, EFFICIENCY, RCD, RP, CL, RC, CCD, RRD, FAW,
-  REFI, RFC, RREFD, PER_BANK, L2_BYTES, L2_RATE, SM_RATE, LATENCY, TURN, ISSUE, QUEUEING, PAGE, REACH, NEAR, WALK, WALK_RATE, MEMORY, SMS, FIELDS
+  BUS_BITS,
+  CHANNEL_BITS,
+  BANKS,
+  ROW,
+  BURST,
+  ACCESS,
+  INTERLEAVE,
+  QUEUE,
+  PEAK,
+  EFFICIENCY,
+  RCD,
+  RP,
+  CL,
+  RC,
+  CCD,
+  RRD,
+  FAW,
+  REFI,
+  RFC,
+  RREFD,
+  PER_BANK,
+  L2_BYTES,
+  L2_RATE,
+  SM_RATE,
+  LATENCY,
+  TURN,
+  ISSUE,
+  QUEUEING,
+  PAGE,
+  REACH,
+  NEAR,
+  WALK,
+  WALK_RATE,
+  MEMORY,
+  SMS,
+  FIELDS
 } field;
 
 static const struct {
@@ -94,7 +128,9 @@ static bool power_of_two(double v, double low, double high) {
 static const char *impossible(const double v[FIELDS]) {
   double channels = v[BUS_BITS] / v[CHANNEL_BITS];
   for (int i = 0; i < FIELDS; i++)
-    if (i != TURN && i != ISSUE && i != QUEUEING && i != PER_BANK && i != RREFD && i != NEAR && i != WALK && i != FAW && !(v[i] > 0)) return values[i].name;
+    if (i != TURN && i != ISSUE && i != QUEUEING && i != PER_BANK && i != RREFD && i != NEAR && i != WALK &&
+        i != FAW && !(v[i] > 0))
+      return values[i].name;
   if (!(channels >= 1 && channels <= 4096)) return values[CHANNEL_BITS].name;
   if (!(v[BANKS] >= 1 && v[BANKS] <= 1024)) return values[BANKS].name;
   if (!power_of_two(v[BURST], 16, 128)) return values[BURST].name;
@@ -116,16 +152,42 @@ static kv_status fill(const kvm_gpu *gpu, corner c, kvm_mem_params *p, kv_error 
   kv_status st = gather(gpu, c, v, err);
   if (st) return st;
   const char *bad = impossible(v);
-  if (bad) return kv_fail(err, KV_ERR_INPUT, "%s: no memory model: %s is not possible beside the others", gpu->key, bad);
-  *p = (kvm_mem_params){
-      .channels = (uint32_t)(v[BUS_BITS] / v[CHANNEL_BITS]), .banks = (uint32_t)v[BANKS],
-      .row_bytes = (uint32_t)v[ROW], .burst_bytes = (uint32_t)v[BURST], .access_bytes = (uint32_t)v[ACCESS],
-      .interleave_bytes = (uint32_t)v[INTERLEAVE], .queue = (uint32_t)v[QUEUE], .refresh_per_bank = v[PER_BANK] > 0,
-      .peak = v[PEAK], .efficiency = v[EFFICIENCY], .rcd = v[RCD], .rp = v[RP], .cl = v[CL], .rc = v[RC],
-      .ccd = v[CCD], .act = fmax(v[RRD], v[FAW] / 4), .refi = v[REFI], .rfc = v[RFC], .rrefd = v[RREFD],
-      .l2_bytes = (uint64_t)v[L2_BYTES], .l2_rate = v[L2_RATE], .sm_rate = v[SM_RATE], .latency = v[LATENCY],
-      .turn = v[TURN], .issue = v[ISSUE], .queueing = v[QUEUEING], .page_bytes = (uint64_t)v[PAGE], .tlb_reach = (uint64_t)v[REACH], .near = v[NEAR], .walk = v[WALK],
-      .walk_rate = v[WALK_RATE], .memory_bytes = (uint64_t)v[MEMORY], .sms = (uint32_t)v[SMS]};
+  if (bad)
+    return kv_fail(err, KV_ERR_INPUT, "%s: no memory model: %s is not possible beside the others", gpu->key,
+                   bad);
+  *p = (kvm_mem_params){.channels = (uint32_t)(v[BUS_BITS] / v[CHANNEL_BITS]),
+                        .banks = (uint32_t)v[BANKS],
+                        .row_bytes = (uint32_t)v[ROW],
+                        .burst_bytes = (uint32_t)v[BURST],
+                        .access_bytes = (uint32_t)v[ACCESS],
+                        .interleave_bytes = (uint32_t)v[INTERLEAVE],
+                        .queue = (uint32_t)v[QUEUE],
+                        .refresh_per_bank = v[PER_BANK] > 0,
+                        .peak = v[PEAK],
+                        .efficiency = v[EFFICIENCY],
+                        .rcd = v[RCD],
+                        .rp = v[RP],
+                        .cl = v[CL],
+                        .rc = v[RC],
+                        .ccd = v[CCD],
+                        .act = fmax(v[RRD], v[FAW] / 4),
+                        .refi = v[REFI],
+                        .rfc = v[RFC],
+                        .rrefd = v[RREFD],
+                        .l2_bytes = (uint64_t)v[L2_BYTES],
+                        .l2_rate = v[L2_RATE],
+                        .sm_rate = v[SM_RATE],
+                        .latency = v[LATENCY],
+                        .turn = v[TURN],
+                        .issue = v[ISSUE],
+                        .queueing = v[QUEUEING],
+                        .page_bytes = (uint64_t)v[PAGE],
+                        .tlb_reach = (uint64_t)v[REACH],
+                        .near = v[NEAR],
+                        .walk = v[WALK],
+                        .walk_rate = v[WALK_RATE],
+                        .memory_bytes = (uint64_t)v[MEMORY],
+                        .sms = (uint32_t)v[SMS]};
   double l2 = kvm_gpu_number(gpu, "l2_latency_ns"), clock = kvm_gpu_number(gpu, "boost_clock");
   if (isnan(l2)) l2 = kvm_gpu_number(gpu, "l2_latency") / clock; /* cycles */
   p->l2_latency = isnan(l2) ? p->latency / 2 : l2;

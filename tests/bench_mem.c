@@ -1,10 +1,10 @@
 /* How fast is the memory model, and how near does it come to what was measured?
  *
- * Lines a second: rows of 128 B and 1152 B, contiguous and at random places of 8 GiB, L2, TLB and DRAM on, on one core (its
- * own processor time, best of five). The floor is 20 M lines/s; below it the benchmark fails. Beside it stands the time
- * that a bare walk over the slot list takes.
- * Then every point of models/measured/h200-gather-20261129.txt, fitted and held out apart.
- * KVROOF_FIT=1 fits the parameters anew to the points marked fit (minutes) and prints them with standard errors.
+ * Lines a second: rows of 128 B and 1152 B, contiguous and at random places of 8 GiB, L2, TLB and DRAM on, on
+ * one core (its own processor time, best of five). The floor is 20 M lines/s; below it the benchmark fails.
+ * Beside it stands the time that a bare walk over the slot list takes. Then every point of
+ * models/measured/h200-gather-20261129.txt, fitted and held out apart. KVROOF_FIT=1 fits the parameters anew
+ * to the points marked fit (minutes) and prints them with standard errors.
  */
 #include <math.h>
 #include <stdio.h>
@@ -81,13 +81,15 @@ static void compare(const kvm_mem_params *p, const kvm_mem_points *points) {
     beyond[q->fit] += fabs(e) > 0.1;
     n[q->fit]++;
     if (fabs(e) > 0.1)
-      printf("  beyond 10 %%: rows of %u B, runs of %u, pool %.3f GiB, %.0f KiB an SM in flight, %u SMs: %.0f, measured %.0f GB/s\n",
-             q->row_bytes, q->run, (double)q->footprint / 1073741824.0, (double)q->in_flight / 1024, q->sms, rate / 1e9,
-             q->rate / 1e9);
+      printf(
+          "  beyond 10 %%: rows of %u B, runs of %u, pool %.3f GiB, %.0f KiB an SM in flight, %u SMs: %.0f, "
+          "measured %.0f GB/s\n",
+          q->row_bytes, q->run, (double)q->footprint / 1073741824.0, (double)q->in_flight / 1024, q->sms,
+          rate / 1e9, q->rate / 1e9);
   }
   for (int f = 1; f >= 0; f--)
-    printf("%s: %d points, mean error %.2f %%, largest %.1f %%, beyond 10 %%: %d\n", f ? "fitted to" : "held out ", n[f],
-           100 * sum[f] / n[f], 100 * worst[f], beyond[f]);
+    printf("%s: %d points, mean error %.2f %%, largest %.1f %%, beyond 10 %%: %d\n",
+           f ? "fitted to" : "held out ", n[f], 100 * sum[f] / n[f], 100 * worst[f], beyond[f]);
 }
 
 static void fit(const kvm_mem_params *p, const kvm_mem_points *points) {
@@ -97,12 +99,16 @@ static void fit(const kvm_mem_params *p, const kvm_mem_points *points) {
     (void)fprintf(stderr, "bench_mem: %s\n", err.text);
     return;
   }
-  printf("fit to %zu points, %u evaluations, rms of ln(model / measured) %.4f\n", f.points, f.evaluations, f.residual);
+  printf("fit to %zu points, %u evaluations, rms of ln(model / measured) %.4f\n", f.points, f.evaluations,
+         f.residual);
   const kvm_mem_params *q = &f.params;
-  printf("  activation %.3f ns (+-%.1f %%)  efficiency %.4f (%.1f %%)  turn %.1f ns (%.0f %%)  queueing %.1f ns (%.0f %%)  near "
-         "%.1f ns (%.0f %%)  SM %.1f GB/s (%.0f %%)  issue %.1f ns (%.0f %%)\n",
-         q->act * 1e9, 100 * f.error[0], q->efficiency, 100 * f.error[1], q->turn * 1e9, 100 * f.error[2],
-         q->queueing * 1e9, 100 * f.error[3], q->near * 1e9, 100 * f.error[4], q->sm_rate / 1e9, 100 * f.error[5], q->issue * 1e9, 100 * f.error[6]);
+  printf(
+      "  activation %.3f ns (+-%.1f %%)  efficiency %.4f (%.1f %%)  turn %.1f ns (%.0f %%)  queueing %.1f ns "
+      "(%.0f %%)  near "
+      "%.1f ns (%.0f %%)  SM %.1f GB/s (%.0f %%)  issue %.1f ns (%.0f %%)\n",
+      q->act * 1e9, 100 * f.error[0], q->efficiency, 100 * f.error[1], q->turn * 1e9, 100 * f.error[2],
+      q->queueing * 1e9, 100 * f.error[3], q->near * 1e9, 100 * f.error[4], q->sm_rate / 1e9,
+      100 * f.error[5], q->issue * 1e9, 100 * f.error[6]);
   compare(q, points);
 }
 

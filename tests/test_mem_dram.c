@@ -1,4 +1,5 @@
-/* The DRAM servers against the formulas that the timing parameters give, and against hand-computed commands. */
+/* The DRAM servers against the formulas that the timing parameters give, and against hand-computed commands.
+ */
 #include <math.h>
 #include <stdlib.h>
 
@@ -7,10 +8,25 @@
 
 /* One channel of 32 B/ns, two banks; numbers chosen to be told apart. */
 static kvm_mem_params one_channel(void) {
-  return (kvm_mem_params){.channels = 1, .banks = 2, .row_bytes = 1024, .burst_bytes = 32, .access_bytes = 32,
-                          .interleave_bytes = 128, .queue = 64, .refresh_per_bank = true, .peak = 32e9, .efficiency = 1,
-                          .rcd = 20e-9, .rp = 16e-9, .cl = 12e-9, .rc = 45e-9, .ccd = 1e-9, .act = 3e-9,
-                          .refi = 1, .rfc = 200e-9, .rrefd = 5e-9};
+  return (kvm_mem_params){.channels = 1,
+                          .banks = 2,
+                          .row_bytes = 1024,
+                          .burst_bytes = 32,
+                          .access_bytes = 32,
+                          .interleave_bytes = 128,
+                          .queue = 64,
+                          .refresh_per_bank = true,
+                          .peak = 32e9,
+                          .efficiency = 1,
+                          .rcd = 20e-9,
+                          .rp = 16e-9,
+                          .cl = 12e-9,
+                          .rc = 45e-9,
+                          .ccd = 1e-9,
+                          .act = 3e-9,
+                          .refi = 1,
+                          .rfc = 200e-9,
+                          .rrefd = 5e-9};
 }
 
 static kvm_dram *made(const kvm_mem_params *p) {
@@ -19,16 +35,17 @@ static kvm_dram *made(const kvm_mem_params *p) {
   return d;
 }
 
-/* An access to a closed row takes tRCD + tCL + burst; to an open one tCL + burst; to another row of the bank first what
- * is left of tRC, or tRP. */
+/* An access to a closed row takes tRCD + tCL + burst; to an open one tCL + burst; to another row of the bank
+ * first what is left of tRC, or tRP. */
 static void single_accesses_take_what_the_timings_add_up_to(void) {
   kvm_mem_params p = one_channel();
   kvm_dram *d = made(&p);
   kvm_dram_place row0 = {0, 0, 0}, row1 = {0, 0, 1}, other_bank = {0, 1, 0};
-  CU_ASSERT_DOUBLE_EQUAL(kvm_dram_read(d, row0, 1, 1000e-9) - 1000e-9, 33e-9, 1e-15);  /* 20 + 12 + 1 */
-  CU_ASSERT_DOUBLE_EQUAL(kvm_dram_read(d, row0, 1, 1100e-9) - 1100e-9, 13e-9, 1e-15);  /* 12 + 1 */
-  CU_ASSERT_DOUBLE_EQUAL(kvm_dram_read(d, row1, 1, 1200e-9) - 1200e-9, 49e-9, 1e-15);  /* 16 + 20 + 12 + 1 */
-  CU_ASSERT_DOUBLE_EQUAL(kvm_dram_read(d, row0, 1, 1201e-9) - 1216e-9, 78e-9, 1e-15);  /* tRC after 1216: 45 + 33 */
+  CU_ASSERT_DOUBLE_EQUAL(kvm_dram_read(d, row0, 1, 1000e-9) - 1000e-9, 33e-9, 1e-15); /* 20 + 12 + 1 */
+  CU_ASSERT_DOUBLE_EQUAL(kvm_dram_read(d, row0, 1, 1100e-9) - 1100e-9, 13e-9, 1e-15); /* 12 + 1 */
+  CU_ASSERT_DOUBLE_EQUAL(kvm_dram_read(d, row1, 1, 1200e-9) - 1200e-9, 49e-9, 1e-15); /* 16 + 20 + 12 + 1 */
+  CU_ASSERT_DOUBLE_EQUAL(kvm_dram_read(d, row0, 1, 1201e-9) - 1216e-9, 78e-9,
+                         1e-15); /* tRC after 1216: 45 + 33 */
   CU_ASSERT_DOUBLE_EQUAL(kvm_dram_read(d, other_bank, 4, 1400e-9) - 1400e-9, 36e-9, 1e-15); /* 20 + 12 + 4 */
   CU_ASSERT_DOUBLE_EQUAL(kvm_dram_unloaded(&p, 4), 36e-9, 1e-15);
   kvm_dram_counts n = kvm_dram_counted(d);
@@ -61,13 +78,28 @@ static double rate(const kvm_mem_params *p, uint32_t n, uint32_t bursts, bool sc
 }
 
 static kvm_mem_params hbm(void) {
-  return (kvm_mem_params){.channels = 188, .banks = 48, .row_bytes = 1024, .burst_bytes = 32, .access_bytes = 64,
-                          .interleave_bytes = 128, .queue = 32, .refresh_per_bank = true, .peak = 4.8e12,
-                          .efficiency = 0.95, .rcd = 19.4e-9, .rp = 16.25e-9, .cl = 12.5e-9, .rc = 45e-9, .ccd = 2.5e-9,
-                          .act = 4.75e-9, .refi = 3.9e-6, .rfc = 200e-9, .rrefd = 5e-9};
+  return (kvm_mem_params){.channels = 188,
+                          .banks = 48,
+                          .row_bytes = 1024,
+                          .burst_bytes = 32,
+                          .access_bytes = 64,
+                          .interleave_bytes = 128,
+                          .queue = 32,
+                          .refresh_per_bank = true,
+                          .peak = 4.8e12,
+                          .efficiency = 0.95,
+                          .rcd = 19.4e-9,
+                          .rp = 16.25e-9,
+                          .cl = 12.5e-9,
+                          .rc = 45e-9,
+                          .ccd = 2.5e-9,
+                          .act = 4.75e-9,
+                          .refi = 3.9e-6,
+                          .rfc = 200e-9,
+                          .rrefd = 5e-9};
 }
 
-#define WITHIN(a, b, percent) CU_ASSERT(fabs((a) / (b) - 1) <= (percent) / 100.0)
+#define WITHIN(a, b, percent) CU_ASSERT(fabs((a) / (b)-1) <= (percent) / 100.0)
 
 static void a_stream_reaches_peak_times_efficiency(void) {
   kvm_mem_params p = hbm();
@@ -85,7 +117,8 @@ static void refresh_takes_its_share(void) {
   WITHIN(rate(&p, 8000000, 4, false), kvm_dram_stream(&p), 1);
 }
 
-/* One activation for two bursts: 188 channels x 64 B / 4.75 ns, less tRREFD at every refresh of one of 48 banks. */
+/* One activation for two bursts: 188 channels x 64 B / 4.75 ns, less tRREFD at every refresh of one of 48
+ * banks. */
 static void random_rows_are_bound_by_activations(void) {
   kvm_mem_params p = hbm();
   double formula = 188 * 64 / 4.75e-9 * (1 - 48 * 5.0 / 3900);
@@ -98,7 +131,8 @@ static void one_bank_is_bound_by_its_cycle(void) {
   kvm_mem_params p = hbm();
   p.banks = 1;
   p.refi = 1;
-  WITHIN(rate(&p, 4000000, 2, true), 188 * 64 / 45e-9, 4); /* the fullest channel has 2 to 3 % more than its share */
+  WITHIN(rate(&p, 4000000, 2, true), 188 * 64 / 45e-9,
+         4); /* the fullest channel has 2 to 3 % more than its share */
 }
 
 static void lines_spread_evenly(void) {
@@ -133,7 +167,8 @@ static void idle_time_pays_for_refreshes(void) {
   kvm_dram *d = made(&p);
   double worst = 0;
   for (int i = 1; i < 1000; i++) {
-    double at = i * 50e-6, took = kvm_dram_read(d, (kvm_dram_place){3, (uint32_t)(i % 48), (uint32_t)i}, 2, at) - at;
+    double at = i * 50e-6,
+           took = kvm_dram_read(d, (kvm_dram_place){3, (uint32_t)(i % 48), (uint32_t)i}, 2, at) - at;
     worst = fmax(worst, took);
   }
   CU_ASSERT(worst <= kvm_dram_unloaded(&p, 2) + p.rp + p.rfc + 1e-12);

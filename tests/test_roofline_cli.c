@@ -276,7 +276,8 @@ static void a_layout_is_taken_as_it_is(void) {
   json_t *ladder = json_object_get(first, "ladder_s"), *gather = json_object_get(root, "gather");
   CU_ASSERT(json_number_value(json_array_get(ladder, 3)) >= json_number_value(json_array_get(ladder, 2)));
   CU_ASSERT(at(json_object_get(gather, "layout"), "scatter") > 0.5); /* five rows: chance */
-  CU_ASSERT(at(json_object_get(gather, "random"), "ceiling") > 3e12 && at(json_object_get(gather, "random"), "ceiling") < 4.8e12);
+  CU_ASSERT(at(json_object_get(gather, "random"), "ceiling") > 3e12 &&
+            at(json_object_get(gather, "random"), "ceiling") < 4.8e12);
   CU_ASSERT_PTR_NOT_NULL(strstr(json_string_value(json_object_get(gather, "status")), "calibrated"));
   json_decref(root);
   expect("--gpu h200 --layout rows.h5 --prefix 5", 2, NULL, "--layout");

@@ -235,7 +235,7 @@ void suite_verify_model(void) {
                                        {"shared rows", shared_rows_count_once_and_flops_every_time},
                                        {"floors", floors_of_the_h200},
                                        {"scattered layout", a_scattered_layout_raises_t3},
-      {"ridge points", ridge_points},
+                                       {"ridge points", ridge_points},
                                        {"missing ceilings", missing_ceilings_stay_missing},
                                        {"serial kernel", serial_kernel_against_its_counters},
                                        {"one wave", more_heads_cost_nothing_while_they_fit_one_wave},
