@@ -4,7 +4,7 @@
 # (build/kernels/NAME.ptxas); tests/test_kernels_build.c reads them.
 
 CUDA_ARCHS ?= 80 86 89 90 100 120
-CUDASRC    := $(sort $(wildcard kernels/*.cu))
+CUDASRC    := $(filter-out kernels/attn_probe.cu,$(sort $(wildcard kernels/*.cu)))
 EMUSRC     := $(filter-out kernels/attn_device.cu,$(wildcard kernels/*.cu))
 
 CXXFLAGS_EMU = -std=c++17 $(OPT) -Wall -Wextra -Wno-unknown-pragmas $(WERROR) $(SANFLAGS) -fPIC -fno-exceptions -fno-rtti \
