@@ -4,8 +4,10 @@
 # (build/kernels/NAME.ptxas); tests/test_kernels_build.c reads them.
 
 CUDA_ARCHS ?= 80 86 89 90 100 120
+# Faults planted for the emulation's tests are for the host only; microbenchmarks and the harness for a real GPU only.
 CUDASRC    := $(filter-out kernels/attn_probe.cu,$(sort $(wildcard kernels/*.cu)))
-EMUSRC     := $(filter-out kernels/attn_device.cu,$(wildcard kernels/*.cu))
+DEVICESRC  := kernels/attn_device.cu kernels/gpu_info.cu kernels/harness_device.cu $(wildcard kernels/ceil*.cu)
+EMUSRC     := $(filter-out $(DEVICESRC),$(wildcard kernels/*.cu))
 
 CXXFLAGS_EMU = -std=c++17 $(OPT) -Wall -Wextra -Wno-unknown-pragmas $(WERROR) $(SANFLAGS) -fPIC -fno-exceptions -fno-rtti \
                -DKVK_EMULATE $(CXXFLAGS)
@@ -23,20 +25,23 @@ $(B)/kernels/ptx_emu.o: kernels/ptx_emu.cc
 
 ifneq ($(NVCC),)
 CUDAHOME  := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
-GENCODE   := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+GENCODE    = $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
              -gencode arch=compute_$(firstword $(CUDA_ARCHS)),code=compute_$(firstword $(CUDA_ARCHS))
-NVCCFLAGS := -std=c++17 -O3 -lineinfo $(GENCODE) -Xptxas -v -Xfatbin -compress-all $(if $(WERROR),-Werror all-warnings) \
+NVCCFLAGS  = -std=c++17 -O3 -lineinfo $(GENCODE) -Xptxas -v -Xfatbin -compress-all $(if $(WERROR),-Werror all-warnings) \
              -Xcompiler -fPIC,-Wall,-Wextra,-fno-exceptions,-fno-threadsafe-statics $(INC)
 CUDAOBJ   := $(CUDASRC:%.cu=$(B)/%.cu.o)
 CUDAINC   := -isystem $(CUDAHOME)/include
 KERNELLIBS := $(firstword $(wildcard $(CUDAHOME)/lib64/libcudart_static.a $(CUDAHOME)/lib/libcudart_static.a \
               $(CUDAHOME)/targets/x86_64-linux/lib/libcudart_static.a)) -lrt -lpthread -ldl
-LIBOBJ    := $(filter-out $(B)/kernels/cuda_absent.o,$(LIBOBJ))
+LIBOBJ    := $(filter-out $(B)/kernels/cuda_absent.o $(B)/kernels/device_absent.o,$(LIBOBJ))
 
 $(B)/kernels/%.cu.o: kernels/%.cu
 	@mkdir -p $(@D)
 	@echo "$(NVCC) -c $< ($(CUDA_ARCHS))"
 	@$(NVCC) $(NVCCFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@ 2>$(@:.cu.o=.ptxas) || { cat $(@:.cu.o=.ptxas) >&2; rm -f $@; exit 1; }
+
+# wgmma exists on sm_90a alone. `override`, or CUDA_ARCHS=... on the command line would win.
+$(B)/kernels/ceil_wgmma.cu.o: override CUDA_ARCHS := $(patsubst 90,90a,$(CUDA_ARCHS))
 
 -include $(CUDAOBJ:.o=.d)
 

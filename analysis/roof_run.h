@@ -1,0 +1,64 @@
+/* roof_run.h - one run of `roofline`: a GPU, a verify problem at several prefixes, every kernel as a point;
+ * its verdict; and the roofline-1 dataset that holds it.
+ *
+ * A point carries what is modelled and, where a benchmark filled it in, what was measured. NaN is "not
+ * known".
+ */
+#ifndef KVA_ROOF_RUN_H
+#define KVA_ROOF_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "gpu.h"
+#include "layout.h"
+#include "verify.h"
+
+#define KVA_UNCALIBRATED "modelled, uncalibrated"
+
+typedef struct kva_point {
+  uint32_t kernel; /* row of kva_run.kernel */
+  kvm_verify problem;
+  kvm_useful useful;
+  kvm_work work;
+  kvm_ladder ladder;
+  double measured, measured_low, measured_high; /* s; NaN: not measured */
+} kva_point;
+
+typedef struct kva_run {
+  const kvm_gpu *gpu; /* not owned */
+  kvm_roofs roofs;
+  char status[256];  /* KVA_UNCALIBRATED, or "measured: <device>, <driver>, <date>" */
+  const char *dtype; /* "bf16", "fp8", "fp8-656" or "other" */
+  uint32_t layers;
+  uint64_t seed;
+  bool contiguous;         /* no layout file */
+  char layout_name[300];   /* "contiguous", or trace and step */
+  kva_layout_stats layout; /* of the file; zeroes without */
+  uint64_t layout_tokens;
+  kvm_structure kernel[KVM_KERNELS];
+  kva_point *point; /* kernels of the first prefix, kernels of the second, ... */
+  uint64_t points;
+  char verdict[1024];
+} kva_run;
+
+/* Fills run->point, the ladders and the verdict for problems[n]; everything above `kernel` is the caller's to
+ * set, but for roofs. KV_ERR_USAGE from kvm_verify_check(). The caller frees with kva_run_free(). */
+kv_status kva_run_predict(kva_run *run, const kvm_verify *problems, uint64_t n, kv_error *err);
+void kva_run_free(kva_run *run); /* what kva_run_predict() allocated */
+
+/* The time the model gives a point: the last rung that is known (T4). A lower bound; NaN where nothing is
+ * known. */
+double kva_point_time(const kva_point *point);
+/* Useful KV bytes over the measured time, else over the modelled one; NaN for merge_state and without either.
+ */
+double kva_point_bandwidth(const kva_point *point);
+/* "dram", or "l1 of one SM" where the busiest SM binds. Static storage. */
+const char *kva_point_binding(const kva_point *point);
+/* Names of what the description lacks and the run would have used, "a, b"; "" for none. */
+void kva_run_missing(const kva_run *run, char *text, size_t size);
+
+/* Writes the roofline-1 dataset, aside and renamed. `command` goes to the history. */
+kv_status kva_run_write(const kva_run *run, const char *path, const char *command, kv_error *err);
+
+#endif

@@ -1,0 +1,167 @@
+#include "roofline_print.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* "84.6 us", "-" for what is not known; text of at least 32. */
+static const char *duration(double s, char *text) {
+  if (isnan(s)) return "-";
+  const char *unit = s >= 1 ? "s" : s >= 1e-3 ? "ms" : "us";
+  (void)snprintf(text, 32, "%.*f %s", s >= 1 || s < 1e-3 ? 2 : 3,
+                 s >= 1      ? s
+                 : s >= 1e-3 ? s * 1e3
+                             : s * 1e6,
+                 unit);
+  return text;
+}
+
+static const char *rate(double v, const char *unit, char *text) {
+  if (isnan(v)) return "not known";
+  (void)snprintf(text, 32, v >= 1e12 ? "%.3f T%s" : "%.3f G%s", v >= 1e12 ? v / 1e12 : v / 1e9, unit);
+  return text;
+}
+
+static void print_ceiling(const char *name, const kvm_ceiling *c, const char *unit) {
+  char text[32];
+  printf("  %-10s %16s", name, rate(c->rate, unit, text));
+  if (isnan(c->rate)) printf("\n");
+  else
+    printf("  %-11s %s: %.80s%s\n", kvm_kind_name(c->kind), c->name, c->source,
+           strlen(c->source) > 80 ? "..." : "");
+}
+
+static void print_problem(const kva_run *run) {
+  const kvm_verify *p = &run->point[0].problem;
+  printf("problem  %u heads x %u queries, %u request%s, rows of %u + %u values (%s, %u B), %u layers\n",
+         p->heads, p->queries, p->batch, p->batch == 1 ? "" : "s", p->latent, p->rope, run->dtype,
+         p->row_bytes, run->layers);
+  printf("layout   %s", run->layout_name);
+  if (!run->contiguous)
+    printf(": %llu tokens, %llu distinct rows in %llu runs (mean %.1f), %llu sectors of 32 B",
+           (unsigned long long)run->layout_tokens, (unsigned long long)run->layout.union_rows,
+           (unsigned long long)run->layout.runs,
+           run->layout.runs ? (double)run->layout_tokens / (double)run->layout.runs : 0.0,
+           (unsigned long long)run->layout.sectors);
+  printf("\n");
+}
+
+static void print_ceilings(const kva_run *run) {
+  char missing[300];
+  printf("ceilings of the chip\n");
+  for (int r = 0; r < KVM_RESOURCES; r++)
+    print_ceiling(kvm_resource_name((kvm_resource)r), &run->roofs.chip[r],
+                  kvm_resource_unit((kvm_resource)r));
+  print_ceiling("mma best", &run->roofs.mma_best, "FLOP/s");
+  double ridge = kvm_ridge(&run->roofs);
+  if (!isnan(ridge))
+    printf("  ridge point %.0f FLOP/B: below it memory is the floor, above it the matrix rate\n", ridge);
+  kva_run_missing(run, missing, sizeof missing);
+  if (missing[0]) printf("not known, so left out: %s\n", missing);
+}
+
+static void print_point(const kva_run *run, const kva_point *p) {
+  char floor[32], work[32], place[32], step[32], bandwidth[32];
+  double gbs = kva_point_bandwidth(p);
+  (void)snprintf(bandwidth, sizeof bandwidth, isnan(gbs) ? "-" : "%.1f", gbs / 1e9);
+  printf("%-15s %9llu %7llu %8.1f %10.4g %10.4g %10.4g %10s %10s %10s %10s %9s  %s\n",
+         run->kernel[p->kernel].name, (unsigned long long)p->problem.longest,
+         (unsigned long long)p->work.blocks, p->useful.intensity, p->useful.bytes / 1e6,
+         p->work.chip[KVM_LINK] / 1e6, p->work.chip[KVM_MMA] / 1e9, duration(p->ladder.t[0], floor),
+         duration(p->ladder.t[2], work), duration(p->ladder.t[4], place),
+         duration(p->ladder.t[4] * run->layers, step), bandwidth,
+         p->work.fits ? kva_point_binding(p) : "does not fit: shared memory");
+}
+
+void roofline_print_table(const kva_run *run, const char *note) {
+  printf("%s: %s (%s, %s)%s\n", run->status, run->gpu->name, run->gpu->key, run->gpu->arch, note);
+  print_problem(run);
+  print_ceilings(run);
+  printf("\n%-15s %9s %7s %8s %10s %10s %10s %10s %10s %10s %10s %9s  %s\n", "kernel", "prefix", "blocks",
+         "FLOP/B", "useful MB", "link MB", "exec GFLOP", "T0 floor", "T2 work", "T4 placed", "all layers",
+         "GB/s <=", "bound by");
+  for (uint64_t i = 0; i < run->points; i++) print_point(run, &run->point[i]);
+  printf("\n%s\n", run->verdict);
+}
+
+/* ---- JSON ---- */
+
+static json_t *number(double v) {
+  return isfinite(v) ? json_real(v) : json_null();
+}
+
+static json_t *ceiling_json(const kvm_ceiling *c, const char *unit) {
+  return json_pack("{s:o, s:s, s:s, s:s, s:s}", "value", number(c->rate), "unit", unit, "kind",
+                   kvm_kind_name(c->kind), "name", c->name, "source", c->source);
+}
+
+static json_t *ceilings_json(const kva_run *run) {
+  json_t *all = json_object();
+  for (int r = 0; r < KVM_RESOURCES; r++) {
+    const char *unit = kvm_resource_unit((kvm_resource)r);
+    json_t *one = json_pack("{s:o, s:o}", "chip", ceiling_json(&run->roofs.chip[r], unit), "sm",
+                            ceiling_json(&run->roofs.sm[r], unit));
+    (void)json_object_set_new(all, kvm_resource_name((kvm_resource)r), one);
+  }
+  (void)json_object_set_new(all, "mma_best",
+                            json_pack("{s:o}", "chip", ceiling_json(&run->roofs.mma_best, "FLOP/s")));
+  return all;
+}
+
+static json_t *work_json(const double work[KVM_RESOURCES]) {
+  json_t *all = json_object();
+  for (int r = 0; r < KVM_RESOURCES; r++)
+    (void)json_object_set_new(all, kvm_resource_name((kvm_resource)r), number(work[r]));
+  return all;
+}
+
+static json_t *point_json(const kva_run *run, const kva_point *p) {
+  json_t *ladder = json_array();
+  for (int i = 0; i < 8; i++) (void)json_array_append_new(ladder, number(p->ladder.t[i]));
+  return json_pack("{s:s, s:I, s:I, s:b, s:i, s:i, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:s}",
+                   "kernel", run->kernel[p->kernel].name, "prefix", (json_int_t)p->problem.longest, "blocks",
+                   (json_int_t)p->work.blocks, "fits", p->work.fits, "splits", (int)p->work.splits,
+                   "blocks_per_sm", (int)p->work.blocks_per_sm, "useful_bytes", p->useful.bytes,
+                   "useful_kv_bytes", p->useful.kv_bytes, "useful_flops", p->useful.flops, "intensity",
+                   p->useful.intensity, "work", work_json(p->work.chip), "work_busiest_sm",
+                   work_json(p->work.sm), "ladder_s", ladder, "time_s", number(kva_point_time(p)),
+                   "measured_s", number(p->measured), "effective_bandwidth", number(kva_point_bandwidth(p)),
+                   "binding", kva_point_binding(p));
+}
+
+static json_t *problem_json(const kva_run *run) {
+  const kvm_verify *p = &run->point[0].problem;
+  return json_pack("{s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:i}", "heads", (int)p->heads, "queries",
+                   (int)p->queries, "latent", (int)p->latent, "rope", (int)p->rope, "row_bytes",
+                   (int)p->row_bytes, "dtype", run->dtype, "batch", (int)p->batch, "layers",
+                   (int)run->layers);
+}
+
+static json_t *layout_json(const kva_run *run) {
+  const kvm_verify *p = &run->point[0].problem;
+  if (run->contiguous) return json_pack("{s:s}", "name", run->layout_name);
+  return json_pack("{s:s, s:I, s:I, s:I, s:I}", "name", run->layout_name, "tokens",
+                   (json_int_t)run->layout_tokens, "rows", (json_int_t)p->union_rows, "runs",
+                   (json_int_t)run->layout.runs, "sectors", (json_int_t)run->layout.sectors);
+}
+
+kv_status roofline_print_json(const kva_run *run, const char *note, kv_error *err) {
+  char missing[300];
+  json_t *points = json_array();
+  for (uint64_t i = 0; i < run->points; i++)
+    (void)json_array_append_new(points, point_json(run, &run->point[i]));
+  kva_run_missing(run, missing, sizeof missing);
+  json_t *root = json_pack(
+      "{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:s}", "schema", "roofline-1",
+      "schema_version", 1, "status", run->status, "gpu", run->gpu->key, "gpu_name", run->gpu->name, "arch",
+      run->gpu->arch, "note", note + strspn(note, "; "), "problem", problem_json(run), "layout",
+      layout_json(run), "ceilings", ceilings_json(run), "ridge", number(kvm_ridge(&run->roofs)), "missing",
+      missing, "points", points, "verdict", run->verdict);
+  if (!root) return kv_fail(err, KV_ERR_INTERNAL, "the result cannot be written as JSON");
+  (void)json_dumpf(root, stdout,
+                   JSON_INDENT(1) | JSON_REAL_PRECISION(12)); /* kv_cli_exit() sees a failed stdout */
+  (void)putchar('\n');
+  json_decref(root);
+  return KV_OK;
+}

@@ -1,0 +1,368 @@
+#include "verify.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- the problem ---- */
+
+static const char *const rows_names[] = {"bf16", "fp8", "fp8-656"};
+
+const char *kvm_rows_name(kvm_rows rows) {
+  return rows_names[rows];
+}
+
+bool kvm_rows_parse(const char *name, kvm_rows *rows) {
+  for (int i = 0; i < 3; i++) {
+    if (strcmp(name, rows_names[i]) != 0) continue;
+    *rows = (kvm_rows)i;
+    return true;
+  }
+  return false;
+}
+
+uint32_t kvm_rows_bytes(kvm_rows rows, uint32_t latent, uint32_t rope) {
+  if (rows == KVM_ROWS_BF16) return 2 * (latent + rope);
+  if (rows == KVM_ROWS_FP8) return latent + rope;
+  return latent + (latent + 127) / 128 * 4 + 2 * rope;
+}
+
+static uint64_t ceil_div(uint64_t a, uint64_t b) {
+  return a / b + (a % b != 0);
+}
+
+void kvm_verify_uniform(kvm_verify *p, uint64_t prefix) {
+  p->tokens = p->union_rows = p->batch * prefix;
+  p->longest = prefix;
+  p->sectors = ceil_div(p->union_rows * p->row_bytes, 32);
+}
+
+kvm_verify kvm_verify_default(uint64_t prefix) {
+  kvm_verify p = {.heads = 8, .queries = 9, .latent = 512, .rope = 64, .batch = 1};
+  p.row_bytes = kvm_rows_bytes(KVM_ROWS_BF16, p.latent, p.rope);
+  kvm_verify_uniform(&p, prefix);
+  return p;
+}
+
+static bool within(uint64_t v, uint64_t low, uint64_t high) {
+  return low <= v && v <= high;
+}
+
+kv_status kvm_verify_check(const kvm_verify *p, kv_error *err) {
+  if (!within(p->heads, 1, 4096))
+    return kv_fail(err, KV_ERR_USAGE, "heads: %u is not in 1 to 4096", p->heads);
+  if (!within(p->queries, 1, 4096))
+    return kv_fail(err, KV_ERR_USAGE, "queries: %u is not in 1 to 4096", p->queries);
+  if (!within(p->batch, 1, 65536))
+    return kv_fail(err, KV_ERR_USAGE, "batch: %u is not in 1 to 65536", p->batch);
+  if (!within(p->latent, 16, 8192) || p->rope > 8192)
+    return kv_fail(err, KV_ERR_USAGE, "latent %u, rope %u: 16 to 8192 and at most 8192", p->latent, p->rope);
+  if (!within(p->row_bytes, 1, 65536))
+    return kv_fail(err, KV_ERR_USAGE, "row bytes: %u is not in 1 to 65536", p->row_bytes);
+  if (p->longest > KVM_MAX_PREFIX || p->tokens > KVM_MAX_PREFIX || p->union_rows > p->tokens)
+    return kv_fail(err, KV_ERR_USAGE, "prefix: more than 2^40 tokens in all, or more rows than tokens");
+  return KV_OK;
+}
+
+kvm_useful kvm_verify_useful(const kvm_verify *p) {
+  double rows = (double)p->batch * p->queries * p->heads; /* query rows */
+  kvm_useful u = {.kv_bytes = (double)p->row_bytes * (double)p->union_rows,
+                  .query_bytes = rows * (p->latent + p->rope) * 2,
+                  .output_bytes = rows * (p->latent * 2.0 + 4),
+                  .index_bytes = 4.0 * (double)p->tokens,
+                  .mask_bytes = (double)p->batch * p->queries * (double)ceil_div(p->queries, 8)};
+  u.bytes = u.kv_bytes + u.query_bytes + u.output_bytes + u.index_bytes + u.mask_bytes;
+  u.flops = 2.0 * p->queries * p->heads * (double)p->tokens * (2.0 * p->latent + p->rope);
+  u.intensity = u.flops / u.bytes;
+  return u;
+}
+
+/* ---- ceilings ---- */
+
+static const char *const resource_names[] = {"dram", "l2", "link", "l1", "mma"};
+const char *kvm_resource_name(kvm_resource r) {
+  return resource_names[r];
+}
+const char *kvm_resource_unit(kvm_resource r) {
+  return r == KVM_MMA ? "FLOP/s" : "B/s";
+}
+
+static const kvm_ceiling unknown = {NAN, KVM_UNKNOWN, "", "not in the description"};
+
+static kvm_ceiling ceiling(const kvm_gpu *gpu, const char *name) {
+  const kvm_value *v = kvm_gpu_value(gpu, name);
+  if (!v || !v->numeric || v->number <= 0) return unknown;
+  return (kvm_ceiling){v->number, v->kind, v->name, v->source};
+}
+
+static kvm_ceiling larger(kvm_ceiling a, kvm_ceiling b) {
+  return isnan(a.rate) || (!isnan(b.rate) && b.rate > a.rate) ? b : a;
+}
+
+static kvm_ceiling first(kvm_ceiling a, kvm_ceiling b) {
+  return isnan(a.rate) ? b : a;
+}
+
+static kvm_ceiling inferred(kvm_ceiling from, double factor, const char *how) {
+  if (isnan(from.rate) || isnan(factor)) return unknown;
+  return (kvm_ceiling){from.rate * factor, KVM_INFERENCE, from.name, how};
+}
+
+static bool mma_sync_is_best(int sm) {
+  return within((uint64_t)sm, 80, 89) || within((uint64_t)sm, 120, 129);
+}
+
+kvm_roofs kvm_roofs_of(const kvm_gpu *gpu) {
+  kvm_roofs r = {.sms = kvm_gpu_number(gpu, "sm_count")};
+  if (!(r.sms >= 1)) r.sms = NAN;
+  for (int i = 0; i < KVM_RESOURCES; i++) r.chip[i] = r.sm[i] = unknown;
+  kvm_ceiling tensor = larger(ceiling(gpu, "bf16_dense_fp32acc"), ceiling(gpu, "bf16_measured"));
+  kvm_ceiling mma = ceiling(gpu, "mma_sync_bf16");
+  bool sync = mma_sync_is_best(kvm_gpu_sm(gpu));
+  r.chip[KVM_DRAM] = first(ceiling(gpu, "dram_read_measured"),
+                           larger(ceiling(gpu, "dram_bw_spec"), ceiling(gpu, "dram_bw_measured")));
+  r.chip[KVM_L2] = ceiling(gpu, "l2_bw_measured");
+  r.chip[KVM_LINK] =
+      inferred(r.chip[KVM_L2], 1, "every byte that an L2 benchmark reads crosses the link to the SMs");
+  r.chip[KVM_L1] = larger(ceiling(gpu, "smem_bw_peak"), ceiling(gpu, "l1_bw_measured"));
+  r.chip[KVM_MMA] = sync ? first(mma, tensor) : mma;
+  r.mma_best = sync ? r.chip[KVM_MMA] : larger(first(ceiling(gpu, "wgmma_bf16"), tensor), mma);
+  r.sm[KVM_L1] = inferred(r.chip[KVM_L1], 1 / r.sms, "the chip's rate / SMs");
+  r.sm[KVM_MMA] = inferred(r.chip[KVM_MMA], 1 / r.sms, "the chip's rate / SMs");
+  r.sm[KVM_LINK] = ceiling(gpu, "sm_link_bw");
+  return r;
+}
+
+double kvm_ridge(const kvm_roofs *roofs) {
+  return roofs->mma_best.rate / roofs->chip[KVM_DRAM].rate;
+}
+
+/* ---- kernels ---- */
+
+/* extend_serial: SGLang's Triton launch table for rows wider than 256 (tile 32 x 64, on sm_86, sm_89 and
+ * sm_12x 32 x 32; 8 warps, 1 stage, int64 slots). Its 8 warps are taken as 2 along the rows x 4 along the
+ * columns of both products, so each K and V byte is read twice a tile and each Q byte four times; P goes
+ * through shared memory once. split_verify: the sketch of the design: 36 rows a block, rows on the n side of
+ * the product (padded to 8), 16-token tiles in 3 stages, 8 warps with a slice of the columns each, so partial
+ * scores of 8 warps are summed in shared memory: 8 x (4 written + 4 read) + P written once and read by 8 = 82
+ * B a score. */
+kvm_structure kvm_kernel(unsigned which, int sm) {
+  bool small = sm == 86 || sm == 89 || (sm >= 120 && sm <= 129);
+  uint32_t tile = small ? 32 : 64;
+  const kvm_structure kernels[KVM_KERNELS] = {
+      {.name = "extend_serial",
+       .description =
+           "a block per head walks the whole prefix, one stage, K and V fetched apart through registers",
+       .grid = KVM_GRID_PER_HEAD,
+       .pad_rows = 32,
+       .tile_tokens = tile,
+       .stages = 1,
+       .threads = 256,
+       .registers = 255,
+       .shared_bytes = (32 + tile) * 1152,
+       .kv_apart = true,
+       .through_registers = true,
+       .k_reads = 2,
+       .v_reads = 2,
+       .q_reads = 4,
+       .score_bytes = 10,
+       .index_bytes = 8},
+      {.name = "split_per_head",
+       .description = "the prefix split over the GPU, but every head reads each row again",
+       .grid = KVM_GRID_PER_HEAD,
+       .split = true,
+       .pad_rows = 16,
+       .tile_tokens = 32,
+       .stages = 2,
+       .threads = 128,
+       .registers = 255,
+       .shared_bytes = (16 + 2 * 32) * 1152,
+       .k_reads = 1,
+       .v_reads = 1,
+       .q_reads = 4,
+       .score_bytes = 10,
+       .index_bytes = 4},
+      {.name = "split_verify",
+       .description = "the prefix split over the GPU, each row shared by all queries and heads of a block",
+       .grid = KVM_GRID_PACKED,
+       .split = true,
+       .block_rows = 36,
+       .pad_rows = 8,
+       .tile_tokens = 16,
+       .stages = 3,
+       .threads = 256,
+       .registers = 212,
+       .shared_bytes = 86 * 1024,
+       .k_reads = 1,
+       .v_reads = 0,
+       .score_bytes = 82,
+       .index_bytes = 4},
+      {.name = "merge_state",
+       .description = "merges two partial results by their log-sum-exps",
+       .grid = KVM_GRID_ELEMENTS,
+       .threads = 128,
+       .block_elements = 1024}};
+  return kernels[which < KVM_KERNELS ? which : 0];
+}
+
+/* Resident blocks an SM by registers (allocated in 256 a warp), shared memory, warps and blocks; 0 if not
+ * known. */
+static uint32_t blocks_per_sm(const kvm_structure *k, const kvm_gpu *gpu) {
+  double warps = ceil(k->threads / 32.0), limit = kvm_gpu_number(gpu, "max_blocks_per_sm");
+  double by_warps = floor(kvm_gpu_number(gpu, "max_warps_per_sm") / warps);
+  double shared = k->shared_bytes + kvm_gpu_number(gpu, "smem_reserved_per_block");
+  if (isnan(limit) || isnan(by_warps) || warps < 1) return 0;
+  if (by_warps < limit) limit = by_warps;
+  if (k->registers) {
+    double by_registers =
+        floor(kvm_gpu_number(gpu, "registers_per_sm") / (ceil(k->registers * 32 / 256.0) * 256 * warps));
+    if (!(by_registers > 0)) return 0;
+    if (by_registers < limit) limit = by_registers;
+  }
+  if (k->shared_bytes) {
+    double by_shared = floor(kvm_gpu_number(gpu, "smem_per_sm") / shared);
+    if (!(by_shared > 0)) return 0;
+    if (by_shared < limit) limit = by_shared;
+  }
+  return (uint32_t)limit;
+}
+
+static uint64_t round_up(uint64_t v, uint64_t to) {
+  return ceil_div(v, to) * to;
+}
+
+/* Rows of one block as executed, and how many blocks stand side by side on the same prefix. */
+static void row_blocks(const kvm_structure *k, const kvm_verify *p, uint64_t *padded, uint64_t *side) {
+  uint64_t rows = k->grid == KVM_GRID_PER_HEAD ? p->queries : (uint64_t)p->queries * p->heads;
+  uint64_t hold = k->grid == KVM_GRID_PER_HEAD ? k->pad_rows : k->block_rows;
+  uint64_t groups = ceil_div(rows, hold);
+  *padded = round_up(ceil_div(rows, groups), k->pad_rows);
+  *side = k->grid == KVM_GRID_PER_HEAD ? groups * p->heads : groups;
+}
+
+/* Work of `tokens` prefix rows on one block; `fetched` is row bytes as they cross the link. */
+typedef struct per_token {
+  double link, l1, mma;
+} per_token;
+
+static per_token token_work(const kvm_structure *k, const kvm_verify *p, uint64_t padded) {
+  double row = p->row_bytes, v = row * p->latent / (p->latent + p->rope);
+  double fetched = k->kv_apart ? row + v : row;
+  per_token w = {.link = fetched + k->index_bytes};
+  w.l1 = fetched * (k->through_registers ? 2 : 1) + row * k->k_reads + v * k->v_reads +
+         (double)padded * k->score_bytes +
+         (double)padded * (p->latent + p->rope) * 2 * k->q_reads / k->tile_tokens;
+  w.mma = 2.0 * (double)padded * (2.0 * p->latent + p->rope);
+  return w;
+}
+
+static void elements_work(const kvm_structure *k, const kvm_verify *p, kvm_work *w) {
+  kvm_useful u = kvm_structure_useful(k, p);
+  w->blocks = ceil_div((uint64_t)p->batch * p->queries * p->heads * p->latent, k->block_elements);
+  w->splits = 1;
+  for (int r = KVM_DRAM; r <= KVM_L1; r++) w->chip[r] = u.bytes;
+}
+
+/* Enough pieces to fill the GPU once, none shorter than a tile. */
+static uint32_t split_count(const kvm_structure *k, const kvm_verify *p, uint64_t side, double sms,
+                            uint32_t per_sm) {
+  if (!k->split || isnan(sms)) return 1;
+  uint64_t room = (uint64_t)sms * (per_sm ? per_sm : 1) / (side * p->batch),
+           tiles = ceil_div(p->longest, k->tile_tokens);
+  uint64_t splits = room < tiles ? room : tiles;
+  return splits > 1 ? (uint32_t)splits : 1;
+}
+
+static void attention_work(const kvm_structure *k, const kvm_verify *p, double sms, kvm_work *w,
+                           double block[]) {
+  uint64_t padded, side;
+  kvm_useful u = kvm_verify_useful(p);
+  row_blocks(k, p, &padded, &side);
+  per_token one = token_work(k, p, padded);
+  w->splits = split_count(k, p, side, sms, w->blocks_per_sm);
+  w->blocks = side * p->batch * w->splits;
+  /* The tree's own rows are one more, masked, tile of each request's last piece. */
+  uint64_t tail = round_up(p->queries, k->tile_tokens);
+  double tokens = (double)p->tokens + (double)p->batch * p->queries;
+  double executed = p->batch == 1 || p->longest * p->batch == p->tokens
+                        ? (double)p->batch * (double)round_up(p->longest, k->tile_tokens)
+                        : (double)p->tokens; /* unequal requests: padding of their last tiles left out */
+  executed += (double)p->batch * (double)tail;
+  double rows = (double)p->batch * p->queries * p->heads;
+  double partial =
+      w->splits > 1 ? 2 * rows * w->splits * (p->latent * 4.0 + 4) : 0; /* fp32, written and read */
+  double own = u.query_bytes + u.output_bytes;
+  w->chip[KVM_DRAM] = 32.0 * (double)p->sectors + own + k->index_bytes * (double)p->tokens + u.mask_bytes +
+                      (double)p->batch * p->queries * p->row_bytes;
+  w->chip[KVM_LINK] = (double)side * tokens * one.link + own * w->splits + partial;
+  w->chip[KVM_L2] = w->chip[KVM_LINK];
+  w->chip[KVM_L1] = (double)side * executed * one.l1 + own * w->splits + partial;
+  w->chip[KVM_MMA] = (double)side * executed * one.mma;
+  double piece = (double)round_up(ceil_div(p->longest, w->splits), k->tile_tokens);
+  if (w->splits == 1) piece += (double)tail;
+  block[KVM_LINK] = block[KVM_L2] = piece * one.link;
+  block[KVM_L1] = piece * one.l1;
+  block[KVM_MMA] = piece * one.mma;
+}
+
+kvm_work kvm_structure_work(const kvm_structure *k, const kvm_verify *p, const kvm_gpu *gpu) {
+  kvm_work w = {.fits = true, .waves = NAN, .busy_sms = NAN};
+  double sms = kvm_gpu_number(gpu, "sm_count"), block[KVM_RESOURCES] = {0};
+  if (!(sms >= 1)) sms = NAN;
+  w.fits = !(k->shared_bytes > kvm_gpu_number(gpu, "smem_per_block_optin"));
+  w.blocks_per_sm = blocks_per_sm(k, gpu);
+  if (k->grid == KVM_GRID_ELEMENTS) elements_work(k, p, &w);
+  else attention_work(k, p, sms, &w, block);
+  for (int r = 0; r < KVM_RESOURCES; r++) {
+    /* Blocks of one launch are alike but for the requests' lengths, so the busiest SM has at least an equal
+     * share of ceil(blocks / SMs) blocks, and at least the longest request's block. */
+    double share = w.chip[r] / (double)w.blocks * ceil((double)w.blocks / sms);
+    w.sm[r] = isnan(sms) ? NAN : fmax(share, block[r]);
+  }
+  if (!isnan(sms)) w.busy_sms = fmin(sms, (double)w.blocks);
+  if (!isnan(sms) && w.blocks_per_sm) w.waves = (double)w.blocks / (sms * w.blocks_per_sm);
+  return w;
+}
+
+kvm_useful kvm_structure_useful(const kvm_structure *k, const kvm_verify *p) {
+  kvm_useful u = kvm_verify_useful(p);
+  if (k->grid != KVM_GRID_ELEMENTS) return u;
+  double rows = (double)p->batch * p->queries * p->heads;
+  u = (kvm_useful){.output_bytes = 3 * rows * (p->latent * 2.0 + 4), .flops = 4 * rows * p->latent};
+  u.bytes = u.output_bytes;
+  u.intensity = u.flops / u.bytes;
+  return u;
+}
+
+/* ---- the ladder ---- */
+
+/* Raises *t to work / rate and notes what set it; a missing ceiling is noted instead. */
+static void bound(kvm_ladder *l, double *t, double work, const kvm_ceiling *c, int r, bool sm) {
+  if (!(work > 0)) return;
+  if (isnan(c->rate)) {
+    l->missing |= 1u << (r + (sm ? 8 : 0));
+    return;
+  }
+  if (work / c->rate <= *t) return;
+  *t = work / c->rate;
+  l->binding = (kvm_resource)r;
+  l->binding_sm = sm;
+}
+
+kvm_ladder kvm_ladder_of(const kvm_useful *u, const kvm_work *w, const kvm_roofs *roofs, bool contiguous) {
+  kvm_ladder l = {.t = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN}};
+  double t = 0;
+  bool mma = w->chip[KVM_MMA] > 0; /* merge_state uses none: its few flops go nowhere near a ceiling */
+  bound(&l, &t, u->bytes, &roofs->chip[KVM_DRAM], KVM_DRAM, false);
+  if (mma) bound(&l, &t, u->flops, &roofs->mma_best, KVM_MMA, false);
+  if (isnan(roofs->chip[KVM_DRAM].rate) || (mma && isnan(roofs->mma_best.rate))) return l;
+  l.t[0] = t;
+  if (mma) bound(&l, &t, u->flops, &roofs->chip[KVM_MMA], KVM_MMA, false);
+  l.t[1] = t;
+  for (int r = 0; r < KVM_RESOURCES; r++) bound(&l, &t, w->chip[r], &roofs->chip[r], r, false);
+  l.t[2] = t;
+  if (contiguous) l.t[3] = t;
+  if (isnan(roofs->sms)) return l;
+  for (int r = KVM_LINK; r < KVM_RESOURCES; r++) bound(&l, &t, w->sm[r], &roofs->sm[r], r, true);
+  l.t[4] = t;
+  return l;
+}

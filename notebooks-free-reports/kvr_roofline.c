@@ -1,0 +1,533 @@
+/* kvr_roofline.c - a roofline-1 dataset as tables for gnuplot: reading, series, points, findings, first page.
+ *
+ *   points.tsv  a block a series (kernel x variant), by prefix; its columns are listed at put_point
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kvr_points.h"
+#include "kvr_text.h"
+
+static const char *const point_columns[] = {"kernel",
+                                            "prefix",
+                                            "heads",
+                                            "queries",
+                                            "batch",
+                                            "layout",
+                                            "useful_bytes",
+                                            "useful_flops",
+                                            "intensity",
+                                            "dram_bytes",
+                                            "l2_bytes",
+                                            "link_bytes",
+                                            "floor",
+                                            "t1",
+                                            "t2",
+                                            "t3",
+                                            "t4",
+                                            "t5",
+                                            "t6",
+                                            "t7",
+                                            "time",
+                                            "measured",
+                                            "measured_low",
+                                            "measured_high",
+                                            "effective_bandwidth"};
+
+const char *kvr_word_at(const kvr_words *w, uint64_t i) {
+  return w->text + i * w->width;
+}
+
+double kvr_at(const kvr_roofline *r, size_t c, uint64_t i) {
+  return r->points.value[c][i];
+}
+
+double kvr_kv_bytes(const kvr_roofline *r, uint64_t i) {
+  double used = isfinite(kvr_at(r, R_MEASURED, i)) ? kvr_at(r, R_MEASURED, i) : kvr_at(r, R_TIME, i);
+  if (isfinite(used)) return kvr_at(r, R_BANDWIDTH, i) * used;
+  return fmin(kvr_at(r, R_PREFIX, i) * kvr_at(r, R_BATCH, i) * r->row_bytes, kvr_at(r, R_USEFUL, i));
+}
+
+double kvr_positive(double v) {
+  return v > 0 ? v : NAN;
+} /* what a log axis can show */
+
+double kvr_best_time(const kvr_roofline *r, uint64_t i) {
+  return isfinite(kvr_at(r, R_MEASURED, i)) ? kvr_at(r, R_MEASURED, i) : kvr_at(r, R_TIME, i);
+}
+
+const char *kvr_kernel_of(const kvr_roofline *r, uint64_t i) {
+  return kvr_word_at(&r->kernel, (uint64_t)kvr_at(r, R_KERNEL, i));
+}
+
+/* ---- reading ---- */
+
+static kv_status read_attributes(kvr_roofline *r, kv_error *err) {
+  const kvr_source *src = &r->job->src;
+  const struct {
+    const char *name;
+    char *text;
+    size_t size;
+  } texts[] = {{"gpu", r->gpu, sizeof r->gpu},
+               {"gpu_name", r->gpu_name, sizeof r->gpu_name},
+               {"status", r->status, sizeof r->status},
+               {"dtype", r->dtype, sizeof r->dtype},
+               {"layout_source", r->layout_source, sizeof r->layout_source},
+               {"verdict", r->verdict, sizeof r->verdict}};
+  const struct {
+    const char *name;
+    double *value;
+  } numbers[] = {{"heads", &r->heads},  {"queries", &r->queries},     {"latent", &r->latent},
+                 {"rope", &r->rope},    {"row_bytes", &r->row_bytes}, {"batch", &r->batch},
+                 {"layers", &r->layers}};
+  kv_status st = KV_OK;
+  for (size_t i = 0; i < sizeof texts / sizeof *texts && !st; i++)
+    st = kvr_text_attribute(src, texts[i].name, texts[i].text, texts[i].size, err);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !st; i++)
+    st = kvr_number_attribute(src, numbers[i].name, numbers[i].value, err);
+  return st;
+}
+
+static kv_status read_words(kvr_roofline *r, kv_error *err) {
+  static const char *const value[] = {"value"};
+  kv_status st = kvr_table_load(&r->job->src, "ceilings", value, 1, &r->ceilings, err);
+  const struct {
+    const char *name;
+    kvr_words *to;
+    uint64_t expect;
+  } columns[] = {
+      {"kernels/name", &r->kernel, UINT64_MAX},        {"layouts/name", &r->layout, UINT64_MAX},
+      {"resources/name", &r->resource, UINT64_MAX},    {"ceilings/name", &r->ceiling, r->ceilings.rows},
+      {"ceilings/scope", &r->scope, r->ceilings.rows}, {"ceilings/unit", &r->unit, r->ceilings.rows},
+      {"ceilings/kind", &r->kind, r->ceilings.rows},   {"ceilings/source", &r->source, r->ceilings.rows},
+      {"gpu/name", &r->gpu_row, UINT64_MAX},           {"gpu/value", &r->gpu_value, UINT64_MAX},
+      {"gpu/unit", &r->gpu_unit, UINT64_MAX},          {"gpu/kind", &r->gpu_kind, UINT64_MAX}};
+  for (size_t i = 0; i < sizeof columns / sizeof *columns && !st; i++)
+    st = kvr_strings(&r->job->src, columns[i].name, columns[i].expect, &columns[i].to->text,
+                     &columns[i].to->width, &columns[i].to->n, err);
+  if (!st &&
+      (r->gpu_row.n != r->gpu_value.n || r->gpu_row.n != r->gpu_unit.n || r->gpu_row.n != r->gpu_kind.n))
+    st = kv_fail(err, KV_ERR_INPUT, "%s: the datasets of '/gpu' differ in length", r->job->src.path);
+  return st;
+}
+
+static kv_status check_indices(const kvr_roofline *r, kv_error *err) {
+  const struct {
+    size_t column;
+    const kvr_words *of;
+  } index[] = {{R_KERNEL, &r->kernel}, {R_LAYOUT, &r->layout}};
+  for (size_t k = 0; k < 2; k++)
+    for (uint64_t i = 0; i < r->points.rows; i++) {
+      double v = r->points.value[index[k].column][i];
+      if (!(v >= 0 && v < (double)index[k].of->n))
+        return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/points/%s' row %llu: %g names none of the %llu",
+                       r->job->src.path, point_columns[index[k].column], (unsigned long long)i, v,
+                       (unsigned long long)index[k].of->n);
+    }
+  return KV_OK;
+}
+
+static void close_roofline(kvr_roofline *r) {
+  kvr_words *all[] = {&r->kernel, &r->layout, &r->resource, &r->ceiling,   &r->scope,    &r->unit,
+                      &r->kind,   &r->source, &r->gpu_row,  &r->gpu_value, &r->gpu_unit, &r->gpu_kind};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->text);
+  free(r->order);
+  free(r->variant_of);
+  kvr_table_close(&r->points);
+  kvr_table_close(&r->ceilings);
+}
+
+/* ---- series ---- */
+
+static size_t find_variant(kvr_roofline *r, uint64_t i) {
+  double *const *v = r->points.value;
+  for (size_t k = 0; k < r->variant_count; k++) {
+    const kvr_variant *x = &r->variants[k];
+    if (x->layout == v[R_LAYOUT][i] && x->heads == v[R_HEADS][i] && x->queries == v[R_QUERIES][i] &&
+        x->batch == v[R_BATCH][i])
+      return k;
+  }
+  if (r->variant_count == KVR_VARIANTS) return KVR_VARIANTS;
+  r->variants[r->variant_count] =
+      (kvr_variant){v[R_LAYOUT][i], v[R_HEADS][i], v[R_QUERIES][i], v[R_BATCH][i]};
+  return r->variant_count++;
+}
+
+static const kvr_roofline
+    *sorting; /* qsort has no context; one report is made at a time (HDF5 is single-threaded too) */
+static int by_series(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  const double *kernel = sorting->points.value[R_KERNEL], *prefix = sorting->points.value[R_PREFIX];
+  const size_t *of = sorting->variant_of;
+  if (kernel[x] != kernel[y]) return kernel[x] < kernel[y] ? -1 : 1;
+  if (of[x] != of[y]) return of[x] < of[y] ? -1 : 1;
+  if (prefix[x] != prefix[y]) return prefix[x] < prefix[y] ? -1 : 1;
+  return (x > y) - (x < y);
+}
+
+static kv_status make_series(kvr_roofline *r, kv_error *err) {
+  uint64_t n = r->points.rows, kept = 0;
+  r->order = calloc((size_t)n + 1, sizeof *r->order);
+  r->variant_of = calloc((size_t)n + 1, sizeof *r->variant_of);
+  if (!r->order || !r->variant_of) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", r->job->src.path);
+  for (uint64_t i = 0; i < n; i++) {
+    r->variant_of[i] = find_variant(r, i);
+    if (r->variant_of[i] < KVR_VARIANTS && r->points.value[R_KERNEL][i] < KVR_KERNELS) r->order[kept++] = i;
+  }
+  sorting = r;
+  qsort(r->order, (size_t)kept, sizeof *r->order, by_series);
+  sorting = NULL;
+  r->left_out = n - kept;
+  for (uint64_t i = 0; i < kept; i++) {
+    uint64_t kernel = (uint64_t)r->points.value[R_KERNEL][r->order[i]];
+    size_t v = r->variant_of[r->order[i]];
+    const kvr_series *last = r->series_count ? &r->of[r->series_count - 1] : NULL;
+    if (!last || last->kernel != kernel || last->variant != v) {
+      if (r->series_count == KVR_SERIES) {
+        r->left_out += kept - i;
+        break;
+      }
+      r->of[r->series_count++] = (kvr_series){.kernel = kernel, .variant = v};
+    }
+    r->of[r->series_count - 1].points++;
+  }
+  return KV_OK;
+}
+
+/* Time columns in the order of the table: measured, its low and high end, modelled, floor. */
+static const size_t time_columns[] = {R_MEASURED, R_LOW, R_HIGH, R_TIME, R_FLOOR};
+
+/* 1 prefix, 2 intensity, 3-7 TFLOP/s, 8-12 GB/s, 13-17 us (measured, low, high, modelled, floor each), 18 T2,
+ * 19 T4 us, 20 relative size of the mark. Low and high are of the quantity shown: the longest time is the
+ * lowest rate. */
+static void put_point(const kvr_roofline *r, FILE *f, uint64_t i, double mark) {
+  static const size_t rate_columns[] = {R_MEASURED, R_HIGH, R_LOW, R_TIME, R_FLOOR};
+  kvr_put_cell(f, kvr_positive(kvr_at(r, R_PREFIX, i)));
+  kvr_put_cell(f, kvr_positive(kvr_at(r, R_INTENSITY, i)));
+  for (size_t k = 0; k < 5; k++)
+    kvr_put_cell(f, kvr_positive(kvr_at(r, R_FLOPS, i) / kvr_at(r, rate_columns[k], i) * 1e-12));
+  for (size_t k = 0; k < 5; k++)
+    kvr_put_cell(f, kvr_positive(kvr_kv_bytes(r, i) / kvr_at(r, rate_columns[k], i) * 1e-9));
+  for (size_t k = 0; k < 5; k++) kvr_put_cell(f, kvr_positive(kvr_at(r, time_columns[k], i) * 1e6));
+  kvr_put_cell(f, kvr_positive(kvr_at(r, R_T2, i) * 1e6));
+  kvr_put_cell(f, kvr_positive(kvr_at(r, R_T4, i) * 1e6));
+  kvr_put_cell(f, mark);
+  fputc('\n', f);
+}
+
+static void put_series_name(const kvr_roofline *r, const char *array, size_t i, double value) {
+  char name[40];
+  (void)snprintf(name, sizeof name, "%s[%zu]", array, i + 1);
+  kvr_put_number(r->job->vars, name, value);
+}
+
+static kv_status put_points(const kvr_roofline *r, kv_error *err) {
+  FILE *f, *vars = r->job->vars;
+  kv_status st = kvr_job_open(r->job, "points.tsv", &f, err);
+  if (st) return st;
+  size_t n = r->series_count ? r->series_count : 1;
+  fprintf(vars, "array SERIES_KERNEL[%zu]\narray SERIES_VARIANT[%zu]\n", n, n);
+  kvr_put_number(vars, "SERIES", (double)r->series_count);
+  uint64_t at = 0;
+  for (size_t s = 0; s < r->series_count; s++) {
+    put_series_name(r, "SERIES_KERNEL", s, (double)r->of[s].kernel);
+    put_series_name(r, "SERIES_VARIANT", s, (double)r->of[s].variant);
+    for (size_t k = 0; k < r->of[s].points; k++)
+      put_point(r, f, r->order[at++], 0.55 + 0.75 * (double)(k + 1) / (double)r->of[s].points);
+    fputs("\n\n", f);
+  }
+  return kvr_job_close(r->job, &f, err);
+}
+
+/* Names cut to what the key has room for. */
+static void put_name(FILE *f, const char *array, size_t i, const char *text, double width) {
+  char name[40], line[512];
+  (void)snprintf(name, sizeof name, "%s[%zu]", array, i + 1);
+  (void)kvr_wrap(text, 10, false, width, 1, line, sizeof line);
+  kvr_put_text(f, name, line);
+}
+
+static void name_variant(const kvr_roofline *r, size_t k, char *text, size_t size) {
+  const kvr_variant *v = &r->variants[k];
+  bool heads = false, queries = false, batch = false;
+  for (size_t j = 0; j < r->variant_count; j++) {
+    heads |= r->variants[j].heads != v->heads;
+    queries |= r->variants[j].queries != v->queries;
+    batch |= r->variants[j].batch != v->batch;
+  }
+  char more[3][40] = {"", "", ""};
+  if (heads) (void)snprintf(more[0], sizeof more[0], "%.0f heads, ", v->heads);
+  if (queries) (void)snprintf(more[1], sizeof more[1], "%.0f queries, ", v->queries);
+  if (batch) (void)snprintf(more[2], sizeof more[2], "batch %.0f, ", v->batch);
+  (void)snprintf(text, size, "%s%s%s%s", more[0], more[1], more[2],
+                 kvr_word_at(&r->layout, (uint64_t)v->layout));
+}
+
+static void put_names(const kvr_roofline *r) {
+  FILE *f = r->job->vars;
+  uint64_t kernels = r->kernel.n < KVR_KERNELS ? r->kernel.n : KVR_KERNELS;
+  fprintf(f, "array KERNEL_NAME[%llu]\n", (unsigned long long)(kernels ? kernels : 1));
+  kvr_put_number(f, "KERNELS", (double)kernels);
+  for (uint64_t k = 0; k < kernels; k++)
+    put_name(f, "KERNEL_NAME", (size_t)k, kvr_word_at(&r->kernel, k), 136);
+  fprintf(f, "array VARIANT_NAME[%zu]\n", r->variant_count ? r->variant_count : 1);
+  kvr_put_number(f, "VARIANTS", (double)r->variant_count);
+  for (size_t k = 0; k < r->variant_count; k++) {
+    char text[512];
+    name_variant(r, k, text, sizeof text);
+    put_name(f, "VARIANT_NAME", k, text, 136);
+  }
+}
+
+/* ---- ranges and counts of what there is ---- */
+
+typedef struct extent {
+  double low, high;
+} extent;
+
+static void extend(extent *e, double v) {
+  if (!(v > 0) || !isfinite(v)) return;
+  if (!(e->low <= v)) e->low = v;
+  if (!(e->high >= v)) e->high = v;
+}
+
+static void put_extent(FILE *f, const char *low, const char *high, extent e) {
+  kvr_put_number(f, low, e.low);
+  kvr_put_number(f, high, e.high);
+}
+
+static void put_extents(const kvr_roofline *r) {
+  extent none = {NAN, NAN}, prefix = none, intensity = none, rate = none, bandwidth = none, time = none;
+  double measured = 0, modelled = 0, zero = 0, t2 = 0, t4 = 0;
+  for (uint64_t i = 0; i < r->points.rows; i++) {
+    extend(&prefix, kvr_at(r, R_PREFIX, i));
+    extend(&intensity, kvr_at(r, R_INTENSITY, i));
+    zero += kvr_at(r, R_PREFIX, i) == 0;
+    measured += isfinite(kvr_at(r, R_MEASURED, i));
+    modelled += isfinite(kvr_at(r, R_TIME, i));
+    t2 += isfinite(kvr_at(r, R_T2, i));
+    t4 += isfinite(kvr_at(r, R_T4, i));
+    for (size_t k = 0; k < 5; k++) {
+      double t = kvr_at(r, time_columns[k], i);
+      extend(&time, t * 1e6);
+      extend(&rate, kvr_at(r, R_FLOPS, i) / t * 1e-12);
+      extend(&bandwidth, kvr_kv_bytes(r, i) / t * 1e-9);
+    }
+  }
+  FILE *f = r->job->vars;
+  put_extent(f, "PREFIX_LOW", "PREFIX_HIGH", prefix);
+  put_extent(f, "INTENSITY_LOW", "INTENSITY_HIGH", intensity);
+  put_extent(f, "RATE_LOW", "RATE_HIGH", rate);
+  put_extent(f, "BANDWIDTH_LOW", "BANDWIDTH_HIGH", bandwidth);
+  put_extent(f, "TIME_LOW", "TIME_HIGH", time);
+  kvr_put_number(f, "MEASURED", measured);
+  kvr_put_number(f, "MODELLED", modelled);
+  kvr_put_number(f, "T2_KNOWN", t2);
+  kvr_put_number(f, "T4_KNOWN", t4);
+  kvr_put_number(f, "POINTS", (double)r->points.rows);
+  kvr_put_number(f, "AT_ZERO", zero);
+  kvr_put_number(f, "LEFT_OUT", (double)r->left_out);
+}
+
+/* ---- findings ---- */
+
+typedef struct ends {
+  uint64_t fast, slow; /* UINT64_MAX: no time at all */
+} ends;
+
+/* Fastest and slowest kernel that reads the KV, at the longest prefix that has times. */
+static ends find_ends(const kvr_roofline *r) {
+  ends e = {UINT64_MAX, UINT64_MAX};
+  double longest = -1;
+  for (uint64_t i = 0; i < r->points.rows; i++)
+    if (kvr_best_time(r, i) > 0 && kvr_kv_bytes(r, i) > 0 && kvr_at(r, R_PREFIX, i) > longest)
+      longest = kvr_at(r, R_PREFIX, i);
+  for (uint64_t i = 0; i < r->points.rows; i++) {
+    double t = kvr_best_time(r, i);
+    if (!(t > 0) || !(kvr_kv_bytes(r, i) > 0) || kvr_at(r, R_PREFIX, i) != longest) continue;
+    if (e.fast == UINT64_MAX || t < kvr_best_time(r, e.fast)) e.fast = i;
+    if (e.slow == UINT64_MAX || t > kvr_best_time(r, e.slow)) e.slow = i;
+  }
+  return e;
+}
+
+static const char *told(const kvr_roofline *r, uint64_t i) {
+  return isfinite(kvr_at(r, R_MEASURED, i)) ? "measured" : "modelled";
+}
+
+static void find_times(const kvr_roofline *r) {
+  ends e = find_ends(r);
+  if (e.fast == UINT64_MAX) {
+    kvr_put_finding(r->job, "FIND_TIME",
+                    "No measured and no modelled time of a kernel that reads the KV: floors only.");
+    kvr_put_finding(r->job, "FIND_BANDWIDTH",
+                    "No measured and no modelled time of a kernel that reads the KV: floors only.");
+    return;
+  }
+  kvr_put_finding(
+      r->job, "FIND_TIME",
+      "At prefix %s: fastest %s, %s (%s, %.1f times its floor); slowest %s, %s (%s, %.1f times its floor).",
+      kvr_count(kvr_at(r, R_PREFIX, e.fast)).text, kvr_kernel_of(r, e.fast),
+      kvr_time(kvr_best_time(r, e.fast)).text, told(r, e.fast),
+      kvr_best_time(r, e.fast) / kvr_at(r, R_FLOOR, e.fast), kvr_kernel_of(r, e.slow),
+      kvr_time(kvr_best_time(r, e.slow)).text, told(r, e.slow),
+      kvr_best_time(r, e.slow) / kvr_at(r, R_FLOOR, e.slow));
+  double dram = kvr_roof_named(r, r->bandwidth, r->bandwidths, "dram");
+  kvr_put_finding(r->job, "FIND_BANDWIDTH",
+                  "Useful KV bytes over time, at prefix %s: %s %s (%s), %s %s (%s). DRAM ceiling: %s.",
+                  kvr_count(kvr_at(r, R_PREFIX, e.fast)).text, kvr_kernel_of(r, e.fast),
+                  kvr_si(kvr_kv_bytes(r, e.fast) / kvr_best_time(r, e.fast), "B/s").text, told(r, e.fast),
+                  kvr_kernel_of(r, e.slow),
+                  kvr_si(kvr_kv_bytes(r, e.slow) / kvr_best_time(r, e.slow), "B/s").text, told(r, e.slow),
+                  kvr_si(dram, "B/s").text);
+}
+
+static void find_ridge(const kvr_roofline *r) {
+  double dram = kvr_roof_named(r, r->bandwidth, r->bandwidths, "dram"),
+         mma = kvr_highest(r->compute, r->computes);
+  double ridge = mma / dram;
+  char range[64];
+  extent e = {NAN, NAN};
+  for (uint64_t i = 0; i < r->points.rows; i++)
+    if (kvr_kv_bytes(r, i) > 0) extend(&e, kvr_at(r, R_INTENSITY, i));
+  kvr_put_number(r->job->vars, "RIDGE", ridge);
+  if (e.high < e.low * 1.02) (void)snprintf(range, sizeof range, "%.0f", e.high);
+  else (void)snprintf(range, sizeof range, "%.0f to %.0f", e.low, e.high);
+  if (!isfinite(ridge))
+    kvr_put_finding(
+        r->job, "FIND_ROOFLINE",
+        "DRAM bandwidth or tensor-core rate of this GPU is not known, so there is no ridge point.");
+  else if (!isfinite(e.high))
+    kvr_put_finding(r->job, "FIND_ROOFLINE",
+                    "Ridge point at %.0f FLOP/B. There is no point to compare with it.", ridge);
+  else
+    kvr_put_finding(
+        r->job, "FIND_ROOFLINE",
+        "Ridge point at %.0f FLOP/B; the problem has %s FLOP per useful byte, so its floor is set by %s. "
+        "Each string of marks is one kernel, larger marks for longer prefixes; kernels stand side by side.",
+        ridge, range,
+        e.high < ridge  ? "memory"
+        : e.low > ridge ? "arithmetic"
+                        : "memory or arithmetic, depending on the point");
+}
+
+/* ---- the first page ---- */
+
+static void cover_counts(const kvr_roofline *r, kvr_cover *c) {
+  uint64_t measured = 0, modelled = 0, neither = 0;
+  for (uint64_t i = 0; i < r->points.rows; i++) {
+    bool m = isfinite(kvr_at(r, R_MEASURED, i)), t = isfinite(kvr_at(r, R_TIME, i));
+    measured += m;
+    modelled += t;
+    neither += !m && !t;
+  }
+  kvr_cover_row(c, "Points", "%s: %s with a measured time, %s with a modelled one, %s with a floor only",
+                kvr_count((double)r->points.rows).text, kvr_count((double)measured).text,
+                kvr_count((double)modelled).text, kvr_count((double)neither).text);
+}
+
+static void cover_kernels(const kvr_roofline *r, kvr_cover *c) {
+  char text[1000] = "";
+  size_t at = 0;
+  for (uint64_t k = 0; k < r->kernel.n && at + 80 < sizeof text; k++)
+    at +=
+        (size_t)snprintf(text + at, sizeof text - at, "%s%.60s", at ? ", " : "", kvr_word_at(&r->kernel, k));
+  kvr_cover_row(c, "Kernels", "%s", text);
+}
+
+static void cover_roofs(const kvr_roofline *r, kvr_cover *c) {
+  char text[800] = "";
+  size_t at = 0;
+  for (size_t k = 0; k < r->bandwidths + r->computes; k++) {
+    const kvr_roof *f = k < r->bandwidths ? &r->bandwidth[k] : &r->compute[k - r->bandwidths];
+    at +=
+        (size_t)snprintf(text + at, sizeof text - at, "%s%.24s %s (%.24s)", at ? ", " : "",
+                         kvr_spoken(kvr_word_at(&r->ceiling, f->row)),
+                         kvr_si(f->value, kvr_word_at(&r->unit, f->row)).text, kvr_word_at(&r->kind, f->row));
+  }
+  kvr_cover_row(c, "Roofs", "%s", *text ? text : "none known");
+}
+
+static kv_status write_cover(const kvr_roofline *r, kv_error *err) {
+  kvr_cover *c = calloc(1, sizeof *c);
+  char history[2048] = "", driver[200] = "", clocks[200] = "", missing[1000];
+  if (!c) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", r->job->src.path);
+  kv_status st = kvr_text_attribute(&r->job->src, "history", history, sizeof history, err);
+  if (!st) st = kvr_text_attribute(&r->job->src, "driver", driver, sizeof driver, err);
+  if (!st) st = kvr_text_attribute(&r->job->src, "clocks", clocks, sizeof clocks, err);
+  c->kind = "VERIFY ATTENTION AGAINST THE ROOFLINE  ·  roofline";
+  (void)snprintf(c->title, sizeof c->title, "%s: %.0f queries x %.0f heads",
+                 *r->gpu_name ? r->gpu_name : r->gpu, r->queries, r->heads);
+  memcpy(c->verdict, r->verdict, sizeof c->verdict);
+  (void)snprintf(
+      c->problem, sizeof c->problem,
+      "The problem: %.0f tree queries, %.0f heads on this GPU, batch %.0f, against a prefix of KV rows of "
+      "%.0f + %.0f values (%s, %s a row), %.0f layers. How far is each kernel from the roofline?",
+      r->queries, r->heads, r->batch, r->latent, r->rope, *r->dtype ? r->dtype : "type not recorded",
+      kvr_bytes(r->row_bytes).text, r->layers);
+  kvr_missing_values(r, missing, sizeof missing);
+  kvr_cover_row(c, "GPU", "%s (%s)", *r->gpu_name ? r->gpu_name : "not recorded", r->gpu);
+  kvr_cover_row(c, "Status", "%s", r->status);
+  if (*driver || *clocks) kvr_cover_row(c, "Driver, clocks", "%s  %s", driver, clocks);
+  cover_roofs(r, c);
+  cover_kernels(r, c);
+  cover_counts(r, c);
+  kvr_cover_row(c, "Layouts", "%s", r->layout_source);
+  kvr_cover_row(c, "Not measured", "%s",
+                strncmp(r->status, "measured", 8)
+                    ? "nothing: every figure is modelled from the description of the GPU"
+                    : "points without a measured mark; counters unless a page shows them");
+  kvr_cover_row(c, "Not known", "%s",
+                *missing ? missing : "nothing is missing in the description of this GPU");
+  kvr_cover_row(c, "Made by", "%s", history);
+  if (!st) st = kvr_cover_write(r->job, c, err);
+  free(c);
+  return st;
+}
+
+static kv_status export_all(kvr_roofline *r, kv_error *err) {
+  FILE *f = r->job->vars;
+  kvr_choose_roofs(r);
+  kv_status st = make_series(r, err);
+  if (st) return st;
+  kvr_put_text(f, "REPORT", "roofline");
+  put_names(r);
+  put_extents(r);
+  kvr_put_roofs(r, "BW", r->bandwidth, r->bandwidths, 1e-9);
+  kvr_put_roofs(r, "FL", r->compute, r->computes, 1e-12);
+  find_ridge(r);
+  find_times(r);
+  st = put_points(r, err);
+  if (!st) st = kvr_put_ladder(r, err);
+  if (!st) st = kvr_put_bytes(r, err);
+  if (!st) st = kvr_put_ceilings(r, err);
+  if (!st) st = write_cover(r, err);
+  if (!st)
+    st = kvr_put_footer(r->job, *r->gpu_name ? r->gpu_name : r->gpu,
+                        *r->status ? r->status : "status not recorded", err);
+  return st;
+}
+
+kv_status kvr_export_roofline(kvr_job *job, kv_error *err) {
+  static const kvr_page pages[] = {{"cover.gp", "summary"},
+                                   {"roofline-roof.gp", "roofline"},
+                                   {"roofline-bandwidth.gp", "bandwidth"},
+                                   {"roofline-time.gp", "time"},
+                                   {"roofline-ladder.gp", "ladder"},
+                                   {"roofline-bytes.gp", "bytes"},
+                                   {"roofline-ceilings.gp", "ceilings"}};
+  kvr_roofline *r = calloc(1, sizeof *r);
+  if (!r) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", job->src.path);
+  r->job = job;
+  job->pages = pages;
+  job->page_count = sizeof pages / sizeof *pages;
+  kv_status st = read_attributes(r, err);
+  if (!st) st = kvr_table_load(&job->src, "points", point_columns, R_COLUMNS, &r->points, err);
+  if (!st) st = read_words(r, err);
+  if (!st) st = check_indices(r, err);
+  if (!st) st = export_all(r, err);
+  close_roofline(r);
+  free(r);
+  return st;
+}

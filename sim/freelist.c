@@ -1,0 +1,215 @@
+#include "freelist.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool paged(const kvs_freelist *l) { return l->kind == KVT_ALLOC_PAGED || l->kind == KVT_ALLOC_PAGED_SORTED; }
+static bool sorted(const kvs_freelist *l) {
+  return l->kind == KVT_ALLOC_TOKEN_SORTED || l->kind == KVT_ALLOC_PAGED_SORTED;
+}
+
+static int32_t entry(const kvs_freelist *l, uint32_t i) {
+  uint64_t at = (uint64_t)l->head + i;
+  return l->ring[at < l->capacity ? at : at - l->capacity];
+}
+
+static void push_back(kvs_freelist *l, const int32_t *v, uint32_t n) {
+  uint64_t tail = (uint64_t)l->head + l->count;
+  if (tail >= l->capacity) tail -= l->capacity;
+  uint32_t first = l->capacity - (uint32_t)tail < n ? l->capacity - (uint32_t)tail : n;
+  memcpy(l->ring + tail, v, first * sizeof *v);
+  memcpy(l->ring, v + first, (n - first) * sizeof *v);
+  l->count += n;
+}
+
+static void push_front(kvs_freelist *l, int32_t v) {
+  l->head = l->head ? l->head - 1 : l->capacity - 1;
+  l->ring[l->head] = v;
+  l->count++;
+}
+
+static void drop_front(kvs_freelist *l, uint32_t n) {
+  uint64_t head = (uint64_t)l->head + n;
+  l->head = (uint32_t)(head < l->capacity ? head : head - l->capacity);
+  l->count -= n;
+}
+
+static bool is_listed(const kvs_freelist *l, int32_t page) {
+  uint32_t at = (uint32_t)page - 1;
+  return l->listed[at / 64] >> (at % 64) & 1;
+}
+
+static void set_listed(kvs_freelist *l, int32_t page, bool there) {
+  uint32_t at = (uint32_t)page - 1;
+  uint64_t bit = 1ull << (at % 64);
+  l->listed[at / 64] = there ? l->listed[at / 64] | bit : l->listed[at / 64] & ~bit;
+}
+
+static bool take_list(kvs_freelist *l, const int32_t *initial, uint32_t n) {
+  uint64_t *seen = calloc(l->capacity / 64 + 1, sizeof *seen);
+  bool ok = seen && n <= l->capacity;
+  for (uint32_t i = 0; i < n && ok; i++) {
+    uint32_t at = (uint32_t)initial[i] - 1;
+    ok = initial[i] >= 1 && at < l->capacity && !(seen[at / 64] >> (at % 64) & 1);
+    if (ok) seen[at / 64] |= 1ull << (at % 64);
+  }
+  if (ok) push_back(l, initial, n);
+  free(seen);
+  return ok;
+}
+
+kv_status kvs_freelist_init(kvs_freelist *l, const kvt_info *info, const int32_t *initial, uint32_t n, kv_error *err) {
+  *l = (kvs_freelist){.kind = info->allocator, .page_size = info->page_size,
+                      .capacity = info->pool_size / info->page_size};
+  if (l->kind == KVT_ALLOC_OTHER) return KV_OK;
+  l->ring = malloc(l->capacity * sizeof *l->ring);
+  if (sorted(l)) l->release = malloc(l->capacity * sizeof *l->release);
+  if (sorted(l)) l->sort_set = calloc(l->capacity / 64 + 1, sizeof *l->sort_set);
+  if (paged(l)) l->group_pages = calloc(l->capacity / 64 + 1, sizeof *l->group_pages);
+  if (paged(l)) l->listed = calloc(l->capacity / 64 + 1, sizeof *l->listed);
+  if (!l->ring || (sorted(l) && (!l->release || !l->sort_set)) || (paged(l) && (!l->group_pages || !l->listed))) {
+    kvs_freelist_free(l);
+    return kv_fail(err, KV_ERR_MEMORY, "out of memory for a pool of %u slots", info->pool_size);
+  }
+  if (!initial) {
+    for (uint32_t i = 0; i < l->capacity; i++) l->ring[i] = (int32_t)i + 1;
+    l->count = l->capacity;
+  } else if (!take_list(l, initial, n)) {
+    kvs_freelist_free(l);
+    return kv_fail(err, KV_ERR_INPUT, "/initial/free_list holds an entry twice or out of range");
+  }
+  for (uint32_t i = 0; i < l->count && l->listed; i++) set_listed(l, entry(l, i), true);
+  return KV_OK;
+}
+
+void kvs_freelist_free(kvs_freelist *l) {
+  free(l->ring);
+  free(l->release);
+  free(l->sort_set);
+  free(l->group_pages);
+  free(l->listed);
+  *l = (kvs_freelist){.kind = KVT_ALLOC_OTHER};
+}
+
+/* SGLang's merge_and_sort_free. Sorting a set of dense numbers is a walk over a bitmap. */
+static void merge_and_sort(kvs_freelist *l) {
+  uint64_t *set = l->sort_set;
+  uint32_t total = l->count + l->released, n = 0;
+  for (uint32_t i = 0; i < l->count; i++) set[(uint32_t)entry(l, i) / 64] |= 1ull << (entry(l, i) % 64);
+  for (uint32_t i = 0; i < l->released; i++) set[(uint32_t)l->release[i] / 64] |= 1ull << (l->release[i] % 64);
+  for (uint32_t w = 0; w <= l->capacity / 64; w++)
+    for (; set[w]; set[w] &= set[w] - 1) l->ring[n++] = (int32_t)(w * 64 + (uint32_t)__builtin_ctzll(set[w]));
+  l->head = 0;
+  l->count = total;
+  l->released = 0;
+}
+
+void kvs_freelist_begin_call(kvs_freelist *l, uint32_t slots, uint32_t requests) {
+  if (!sorted(l)) return;
+  uint64_t need = l->kind == KVT_ALLOC_TOKEN_SORTED ? slots
+                  : slots == requests               ? requests /* alloc_decode: one slot a request */
+                                                    : (uint64_t)slots / l->page_size + requests + 1;
+  if (need > l->count && l->released) merge_and_sort(l);
+}
+
+static uint32_t take_tokens(kvs_freelist *l, const int32_t *slots, uint32_t n) {
+  uint32_t most = n < l->count ? n : l->count, agree = 0;
+  uint32_t first = l->capacity - l->head < most ? l->capacity - l->head : most;
+  if (memcmp(slots, l->ring + l->head, first * sizeof *slots) == 0 &&
+      memcmp(slots + first, l->ring, (most - first) * sizeof *slots) == 0)
+    agree = most;
+  else
+    while (agree < most && slots[agree] == entry(l, agree)) agree++;
+  drop_front(l, agree);
+  return agree;
+}
+
+static uint32_t take_pages(kvs_freelist *l, const int32_t *slots, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    int32_t page = slots[i] / (int32_t)l->page_size;
+    if (page < 1 || (uint32_t)page > l->capacity) return i;
+    if ((uint32_t)slots[i] % l->page_size) {
+      if (is_listed(l, page)) return i;
+      continue;
+    }
+    if (!l->count || entry(l, 0) != page) return i;
+    drop_front(l, 1);
+    set_listed(l, page, false);
+  }
+  return n;
+}
+
+uint32_t kvs_freelist_take(kvs_freelist *l, const int32_t *slots, uint32_t n) {
+  if (l->kind == KVT_ALLOC_OTHER) return n;
+  return paged(l) ? take_pages(l, slots, n) : take_tokens(l, slots, n);
+}
+
+void kvs_freelist_pop(kvs_freelist *l, uint32_t n, int32_t *out) {
+  if (n > l->count && l->released) merge_and_sort(l);
+  uint32_t first = l->capacity - l->head < n ? l->capacity - l->head : n;
+  memcpy(out, l->ring + l->head, first * sizeof *out);
+  memcpy(out + first, l->ring, (n - first) * sizeof *out);
+  for (uint32_t i = 0; i < n && l->listed; i++) set_listed(l, out[i], false);
+  drop_front(l, n);
+}
+
+void kvs_freelist_give(kvs_freelist *l, const int32_t *slots, uint32_t n) {
+  if (l->kind == KVT_ALLOC_TOKEN) {
+    push_back(l, slots, n);
+  } else if (l->kind == KVT_ALLOC_TOKEN_SORTED) {
+    memcpy(l->release + l->released, slots, n * sizeof *slots);
+    l->released += n;
+  } else if (paged(l)) {
+    for (uint32_t i = 0; i < n; i++) {
+      uint32_t at = (uint32_t)slots[i] / l->page_size - 1;
+      uint64_t bit = 1ull << (at % 64);
+      l->grouped += !(l->group_pages[at / 64] & bit);
+      l->group_pages[at / 64] |= bit;
+    }
+  }
+}
+
+/* The unique pages of the group, ascending, go to the head (of the release list with need_sort). */
+uint32_t kvs_freelist_end_group(kvs_freelist *l) {
+  uint32_t n = l->grouped, at = n;
+  if (!n) return 0;
+  if (l->kind == KVT_ALLOC_PAGED_SORTED) memmove(l->release + n, l->release, l->released * sizeof *l->release);
+  for (uint32_t w = l->capacity / 64 + 1; w-- > 0;) {
+    while (l->group_pages[w]) {
+      uint32_t bit = 63 - (uint32_t)__builtin_clzll(l->group_pages[w]);
+      int32_t page = (int32_t)(w * 64 + bit) + 1;
+      l->group_pages[w] ^= 1ull << bit;
+      set_listed(l, page, true);
+      if (l->kind == KVT_ALLOC_PAGED_SORTED)
+        l->release[--at] = page;
+      else
+        push_front(l, page);
+    }
+  }
+  if (l->kind == KVT_ALLOC_PAGED_SORTED) l->released += n;
+  l->grouped = 0;
+  return n;
+}
+
+int32_t kvs_freelist_newest(const kvs_freelist *l, uint32_t i) {
+  return l->kind == KVT_ALLOC_PAGED_SORTED ? l->release[i] : entry(l, i);
+}
+
+static uint64_t breaks_in(const int32_t *v, uint32_t n) {
+  uint32_t breaks = 0;
+  for (uint32_t i = 1; i < n; i++) breaks += v[i] != v[i - 1] + 1;
+  return breaks;
+}
+
+uint64_t kvs_freelist_runs(const kvs_freelist *l) {
+  if (!l->count) return 0;
+  uint32_t first = l->capacity - l->head < l->count ? l->capacity - l->head : l->count, rest = l->count - first;
+  uint64_t breaks = breaks_in(l->ring + l->head, first);
+  if (rest) breaks += breaks_in(l->ring, rest) + (l->ring[0] != l->ring[l->capacity - 1] + 1);
+  return breaks + 1;
+}
+
+void kvs_freelist_copy(const kvs_freelist *l, int32_t *entries, int32_t *released) {
+  for (uint32_t i = 0; i < l->count; i++) entries[i] = entry(l, i);
+  if (l->released) memcpy(released, l->release, l->released * sizeof *released);
+}

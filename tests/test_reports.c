@@ -1,0 +1,498 @@
+/* Reports: made from small datasets of both kinds, written here as the programs write them. With
+ * KVROOF_KEEP_REPORTS=DIR the reports of the larger ones are left in DIR, to be looked at. */
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kv_h5.h"
+#include "kv_test.h"
+#include "kvr_text.h"
+#include "report.h"
+#include "report_fixture.h"
+
+static const char *share(void) {
+  return kv_source("notebooks-free-reports");
+}
+
+static bool has_gnuplot(void) {
+  static int known = -1;
+  if (known < 0) known = kv_run(NULL, NULL, "command -v gnuplot") == 0;
+  return known == 1;
+}
+
+static unsigned long entries(const char *dir, const char *ending) {
+  unsigned long n = 0;
+  DIR *d = opendir(dir);
+  const struct dirent *e;
+  while (d && (e = readdir(d))) {
+    size_t l = strlen(e->d_name), m = strlen(ending);
+    if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
+    n += l >= m && !strcmp(e->d_name + l - m, ending);
+  }
+  if (d) (void)closedir(d);
+  return n;
+}
+
+static bool begins_with(const char *path, const char *bytes, size_t n) {
+  char head[16] = {0};
+  FILE *f = fopen(path, "rb");
+  size_t got = f ? fread(head, 1, n, f) : 0;
+  if (f) (void)fclose(f);
+  return got == n && !memcmp(head, bytes, n);
+}
+
+/* -1 where poppler-utils is not installed. */
+static int pdf_pages(const char *pdf) {
+  char *out;
+  int pages = -1, status = kv_run(&out, NULL, "pdfinfo '%s'", pdf);
+  const char *line = status == 0 ? strstr(out, "Pages:") : NULL;
+  if (line) pages = atoi(line + 6);
+  free(out);
+  return status == 127 ? -1 : pages;
+}
+
+static char *pdf_text(const char *pdf) {
+  char *out;
+  if (kv_run(&out, NULL, "pdftotext -layout '%s' -", pdf) == 0) return out;
+  free(out);
+  return NULL;
+}
+
+static void expect_report(const char *dir, const char *name, const char *const *figures, int n) {
+  char path[1024];
+  (void)snprintf(path, sizeof path, "%s/%s.pdf", dir, name);
+  CU_ASSERT(begins_with(path, "%PDF-", 5));
+  int pages = pdf_pages(path);
+  CU_ASSERT(pages == -1 || pages == n);
+  for (int i = 0; i < n; i++) {
+    (void)snprintf(path, sizeof path, "%s/%s-%02d-%s.png", dir, name, i + 1, figures[i]);
+    CU_ASSERT(begins_with(path, "\x89PNG\r\n\x1a\n", 8));
+  }
+  CU_ASSERT_EQUAL(entries(dir, ""), (unsigned long)n + 1);
+}
+
+static const char *const kvsim_figures[] = {"summary",    "pool",     "fragmentation", "run-lengths",
+                                            "milestones", "pool-map", "overhead"};
+static const char *const roofline_figures[] = {"summary", "roofline", "bandwidth", "time",
+                                               "ladder",  "bytes",    "ceilings"};
+#define KVSIM_PAGES 7
+#define ROOFLINE_PAGES 7
+
+static kv_status report(const char *dataset, const char *dir, kv_error *err) {
+  kv_status st = kvr_report(dataset, dir, share(), NULL, err);
+  if (st) fprintf(stderr, "  [%s]\n", err->text);
+  return st;
+}
+
+static void keep(const char *dataset, const char *name) {
+  const char *dir = getenv("KVROOF_KEEP_REPORTS");
+  kvr_options o = {.name = name};
+  if (dir && *dir) (void)kvr_report(dataset, dir, share(), &o, NULL);
+}
+
+static void a_pool_replay_gives_all_its_pages(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  const char *file = kv_tmp("busy.kvsim.h5"), *dir = kv_tmp("busy");
+  const fixture_kvsim f = {.pool = 262144, .requests = 48, .steps = 2000, .seed = 1};
+  CU_ASSERT_EQUAL_FATAL(fixture_kvsim_write(file, &f), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(report(file, dir, &err), KV_OK);
+  expect_report(dir, "busy.kvsim", kvsim_figures, KVSIM_PAGES);
+  char *text = pdf_text(kv_tmp("busy/busy.kvsim.pdf"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "requests become scattered")); /* the verdict */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, FIXTURE_SHA));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "recorded trace, replayed"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "scheduler step"));
+  }
+  free(text);
+  keep(file, "kvsim");
+}
+
+static void the_same_file_gives_the_same_bytes(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  const char *file = kv_tmp("same.h5"), *a = kv_tmp("same-a"), *b = kv_tmp("same-b");
+  const fixture_kvsim f = {.pool = 4096, .requests = 6, .steps = 80, .seed = 2};
+  CU_ASSERT_EQUAL_FATAL(fixture_kvsim_write(file, &f), KV_OK);
+  CU_ASSERT_EQUAL(report(file, a, &err), KV_OK);
+  (void)sleep(1); /* so that a clock in the output would show */
+  CU_ASSERT_EQUAL(report(file, b, &err), KV_OK);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "diff -r '%s' '%s'", a, b), 0);
+}
+
+static void nothing_to_draw_is_said_on_valid_pages(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  const char *file = kv_tmp("none.h5"), *dir = kv_tmp("none");
+  const fixture_kvsim f = {.pool = 1024, .requests = 0, .steps = 0, .seed = 3};
+  CU_ASSERT_EQUAL_FATAL(fixture_kvsim_write(file, &f), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(report(file, dir, &err), KV_OK);
+  expect_report(dir, "none", kvsim_figures, KVSIM_PAGES);
+  char *text = pdf_text(kv_tmp("none/none.pdf"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "holds no sampled step"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "No request reached 1,024 rows"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "holds no milestone"));
+  }
+  free(text);
+  keep(file, "kvsim-none");
+}
+
+static void one_step_is_enough(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  const char *file = kv_tmp("one.h5"), *dir = kv_tmp("one");
+  const fixture_kvsim f = {.pool = 5000, .requests = 1, .steps = 1, .seed = 4};
+  CU_ASSERT_EQUAL_FATAL(fixture_kvsim_write(file, &f), KV_OK);
+  CU_ASSERT_EQUAL(report(file, dir, &err), KV_OK);
+  expect_report(dir, "one", kvsim_figures, KVSIM_PAGES);
+  keep(file, "kvsim-one");
+}
+
+static void names_may_hold_blanks_quotes_and_markup(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  const char *file = kv_tmp("it's \"a\" {b}_c `d` $e.h5"), *dir = kv_tmp("out put's");
+  const fixture_kvsim f = {.pool = 2048, .requests = 4, .steps = 40, .seed = 5};
+  CU_ASSERT_EQUAL_FATAL(fixture_kvsim_write(file, &f), KV_OK);
+  CU_ASSERT_EQUAL(report(file, dir, &err), KV_OK);
+  expect_report(dir, "it's \"a\" {b}_c `d` $e", kvsim_figures, KVSIM_PAGES);
+}
+
+static void a_measured_roofline_gives_all_its_pages(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  const char *file = kv_tmp("h200.h5"), *dir = kv_tmp("h200");
+  const fixture_roofline f = {.kernels = 4, .layouts = 2, .prefixes = 5, .measured = true, .modelled = true};
+  CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(file, &f), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(report(file, dir, &err), KV_OK);
+  expect_report(dir, "h200", roofline_figures, ROOFLINE_PAGES);
+  char *text = pdf_text(kv_tmp("h200/h200.pdf"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "extend_serial"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "measured"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "dram_row_bytes")); /* a missing description value is named */
+  }
+  free(text);
+  keep(file, "roofline-measured");
+}
+
+static void a_falling_ladder_is_called_out(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  const char *file = kv_tmp("falling.h5"), *dir = kv_tmp("falling");
+  const fixture_roofline f = {.kernels = 2, .layouts = 1, .prefixes = 2, .measured = true, .falling = true};
+  CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(file, &f), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(report(file, dir, &err), KV_OK);
+  char *text = pdf_text(kv_tmp("falling/falling.pdf"));
+  if (text) CU_ASSERT_PTR_NOT_NULL(strstr(text, "placement x0.50 (below 1: check)"));
+  free(text);
+}
+
+static void a_modelled_roofline_says_so(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  const char *file = kv_tmp("sm120.h5"), *dir = kv_tmp("sm120");
+  const fixture_roofline f = {.kernels = 7, .layouts = 1, .prefixes = 8};
+  CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(file, &f), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(report(file, dir, &err), KV_OK);
+  expect_report(dir, "sm120", roofline_figures, ROOFLINE_PAGES);
+  char *text = pdf_text(kv_tmp("sm120/sm120.pdf"));
+  if (text) CU_ASSERT_PTR_NOT_NULL(strstr(text, "modelled, uncalibrated"));
+  free(text);
+  keep(file, "roofline-modelled");
+}
+
+static void a_roofline_without_points_or_ceilings_is_valid(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  const fixture_roofline none = {.kernels = 0, .layouts = 0, .prefixes = 0, .no_ceilings = true};
+  const fixture_roofline one = {.kernels = 1, .layouts = 1, .prefixes = 1};
+  const fixture_roofline bare = {
+      .kernels = 3, .layouts = 1, .prefixes = 4, .measured = true, .no_ceilings = true};
+  CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(kv_tmp("r-none.h5"), &none), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(kv_tmp("r-one.h5"), &one), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(kv_tmp("r-bare.h5"), &bare), KV_OK);
+  CU_ASSERT_EQUAL(report(kv_tmp("r-none.h5"), kv_tmp("r-none"), &err), KV_OK);
+  expect_report(kv_tmp("r-none"), "r-none", roofline_figures, ROOFLINE_PAGES);
+  CU_ASSERT_EQUAL(report(kv_tmp("r-one.h5"), kv_tmp("r-one"), &err), KV_OK);
+  expect_report(kv_tmp("r-one"), "r-one", roofline_figures, ROOFLINE_PAGES);
+  CU_ASSERT_EQUAL(report(kv_tmp("r-bare.h5"), kv_tmp("r-bare"), &err), KV_OK);
+  char *text = pdf_text(kv_tmp("r-none/r-none.pdf"));
+  if (text) CU_ASSERT_PTR_NOT_NULL(strstr(text, "holds no point"));
+  free(text);
+  keep(kv_tmp("r-none.h5"), "roofline-none");
+  keep(kv_tmp("r-one.h5"), "roofline-one");
+  keep(kv_tmp("r-bare.h5"), "roofline-bare");
+}
+
+/* ---- what goes wrong ---- */
+
+static void small_dataset(const char *file) {
+  const fixture_kvsim f = {.pool = 512, .requests = 2, .steps = 10, .seed = 6};
+  CU_ASSERT_EQUAL_FATAL(fixture_kvsim_write(file, &f), KV_OK);
+}
+
+static void a_missing_gnuplot_names_the_package(void) {
+  kv_error err = {0};
+  const char *file = kv_tmp("nogp.h5"), *dir = kv_tmp("nogp");
+  small_dataset(file);
+  char *path = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
+  CU_ASSERT_EQUAL(setenv("PATH", kv_tmp("no-such-folder"), 1), 0);
+  CU_ASSERT_EQUAL(kvr_report(file, dir, share(), NULL, &err), KV_ERR_IO);
+  CU_ASSERT_EQUAL(setenv("PATH", path, 1), 0);
+  free(path);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "gnuplot-nox"));
+  CU_ASSERT_EQUAL(entries(dir, ""), 0);
+}
+
+static const char *fake_gnuplot(const char *name, const char *body) {
+  const char *path = kv_tmp(name);
+  FILE *f = fopen(path, "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+  fprintf(f, "#!/bin/sh\n%s\n", body);
+  (void)fclose(f);
+  CU_ASSERT_EQUAL(chmod(path, 0755), 0);
+  return path;
+}
+
+static void a_failing_gnuplot_is_quoted(void) {
+  kv_error err = {0};
+  const char *file = kv_tmp("fail.h5"), *dir = kv_tmp("fail");
+  small_dataset(file);
+  kvr_options o = {.gnuplot = fake_gnuplot("gp-fails",
+                                           "echo first >&2; echo 'line 12: undefined variable: X' >&2; "
+                                           "echo >&2; exit 3")};
+  CU_ASSERT_EQUAL(kvr_report(file, dir, share(), &o, &err), KV_ERR_IO);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "undefined variable: X"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "status 3"));
+  CU_ASSERT_EQUAL(entries(dir, ""), 0);
+  o.gnuplot = fake_gnuplot("gp-lies", "exit 0");
+  CU_ASSERT_EQUAL(kvr_report(file, dir, share(), &o, &err), KV_ERR_IO);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "report.pdf"));
+  o.gnuplot = fake_gnuplot("gp-fills-the-disk", "gnuplot \"$@\" && truncate -s -9 page-03.png");
+  if (has_gnuplot()) {
+    CU_ASSERT_EQUAL(kvr_report(file, dir, share(), &o, &err), KV_ERR_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "page-03.png"));
+  }
+  o.gnuplot = fake_gnuplot("gp-dies", "kill -SEGV $$");
+  CU_ASSERT_EQUAL(kvr_report(file, dir, share(), &o, &err), KV_ERR_IO);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "signal 11"));
+  CU_ASSERT_EQUAL(entries(dir, ""), 0);
+}
+
+static void a_hanging_gnuplot_is_stopped(void) {
+  kv_error err = {0};
+  const char *file = kv_tmp("hang.h5"), *dir = kv_tmp("hang");
+  small_dataset(file);
+  kvr_options o = {.gnuplot = fake_gnuplot("gp-hangs", "echo busy >&2; exec sleep 60"), .time_limit = 0.3};
+  CU_ASSERT_EQUAL(kvr_report(file, dir, share(), &o, &err), KV_ERR_IO);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "stopped after 0.3 s"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "busy"));
+  CU_ASSERT_EQUAL(entries(dir, ""), 0);
+}
+
+static void an_old_report_survives_a_failure(void) {
+  kv_error err = {0};
+  const char *file = kv_tmp("old.h5"), *dir = kv_tmp("old");
+  small_dataset(file);
+  CU_ASSERT_EQUAL(mkdir(dir, 0755), 0);
+  FILE *f = fopen(kv_tmp("old/old.pdf"), "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+  fputs("%PDF-old", f);
+  (void)fclose(f);
+  kvr_options o = {.gnuplot = fake_gnuplot("gp-fails-2", "echo half >report.pdf; exit 1")};
+  CU_ASSERT_EQUAL(kvr_report(file, dir, share(), &o, &err), KV_ERR_IO);
+  CU_ASSERT(begins_with(kv_tmp("old/old.pdf"), "%PDF-old", 8));
+  CU_ASSERT_EQUAL(entries(dir, ""), 1);
+}
+
+static void folders_that_cannot_be_written_are_named(void) {
+  kv_error err = {0};
+  const char *file = kv_tmp("dirs.h5");
+  small_dataset(file);
+  CU_ASSERT_EQUAL(kvr_report(file, "/dev/null/x", share(), NULL, &err), KV_ERR_IO);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/dev/null/x"));
+  CU_ASSERT_EQUAL(kvr_report(file, file, share(), NULL, &err), KV_ERR_IO);
+  CU_ASSERT_EQUAL(kvr_report(file, "", share(), NULL, &err), KV_ERR_USAGE);
+  CU_ASSERT_EQUAL(kvr_report(file, "/proc", share(), NULL, &err), KV_ERR_IO);
+  CU_ASSERT_EQUAL(kvr_report(file, kv_tmp("dirs"), "/no/such/share", NULL, &err), KV_ERR_IO);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/no/such/share"));
+  kvr_options o = {.name = "a/b"};
+  CU_ASSERT_EQUAL(kvr_report(file, kv_tmp("dirs"), share(), &o, &err), KV_ERR_USAGE);
+}
+
+static void other_files_are_refused(void) {
+  kv_error err = {0};
+  const char *dir = kv_tmp("other");
+  CU_ASSERT_EQUAL(kvr_report(kv_tmp("no-such.h5"), dir, share(), NULL, &err), KV_ERR_IO);
+  FILE *f = fopen(kv_tmp("text.h5"), "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+  fputs("not HDF5\n", f);
+  (void)fclose(f);
+  CU_ASSERT_EQUAL(kvr_report(kv_tmp("text.h5"), dir, share(), NULL, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "text.h5"));
+  kv_h5_out out;
+  CU_ASSERT_EQUAL_FATAL(kv_h5_create(kv_tmp("trace.h5"), "kvtrace-1", "test", "", &out, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kv_h5_commit(&out, NULL), KV_OK);
+  CU_ASSERT_EQUAL(kvr_report(kv_tmp("trace.h5"), dir, share(), NULL, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "kvtrace-1"));
+  CU_ASSERT_EQUAL(entries(dir, ""), 0);
+}
+
+/* Each dataset in turn is taken out of a good file: the message names it, nothing is left behind. */
+static void expect_named_when_gone(const char *file, const char *dataset) {
+  kv_error err = {0};
+  const char *copy = kv_tmp("gone.h5"), *dir = kv_tmp("gone");
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", file, copy), 0);
+  hid_t h = H5Fopen(copy, H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(h >= 0);
+  CU_ASSERT(H5Ldelete(h, dataset, H5P_DEFAULT) >= 0);
+  (void)H5Fclose(h);
+  CU_ASSERT_EQUAL(kvr_report(copy, dir, share(), NULL, &err), KV_ERR_INPUT);
+  if (!strstr(err.text, dataset)) fprintf(stderr, "  [%s: %s]\n", dataset, err.text);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, dataset));
+  CU_ASSERT_EQUAL(entries(dir, ""), 0);
+}
+
+static void a_missing_dataset_is_named(void) {
+  static const char *const kvsim[] = {"pool/live",           "pool/mean_run",    "scattered/indptr",
+                                      "scattered/run_count", "milestones/event", "milestones/rows",
+                                      "final/slot_state",    "final/slot_owner", "samples/tlb_pages"};
+  static const char *const roofline[] = {"points/prefix", "points/measured", "points/t2", "kernels/name",
+                                         "layouts/name",  "ceilings/value",  "gpu/kind",  "resources/name"};
+  char a[1024], b[1024]; /* kv_tmp's texts live for 16 calls */
+  const fixture_roofline r = {.kernels = 2, .layouts = 1, .prefixes = 2};
+  strcpy(a, kv_tmp("whole.h5"));
+  strcpy(b, kv_tmp("whole-r.h5"));
+  small_dataset(a);
+  CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(b, &r), KV_OK);
+  for (size_t i = 0; i < sizeof kvsim / sizeof *kvsim; i++) expect_named_when_gone(a, kvsim[i]);
+  for (size_t i = 0; i < sizeof roofline / sizeof *roofline; i++) expect_named_when_gone(b, roofline[i]);
+}
+
+static void cut_files_are_refused(void) {
+  kv_error err = {0};
+  const char *file = kv_tmp("cut.h5"), *dir = kv_tmp("cut");
+  struct stat sb;
+  small_dataset(file);
+  CU_ASSERT_EQUAL_FATAL(stat(file, &sb), 0);
+  CU_ASSERT_EQUAL_FATAL(truncate(file, sb.st_size / 2), 0);
+  CU_ASSERT_EQUAL(kvr_report(file, dir, share(), NULL, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cut.h5"));
+}
+
+static void replace_column(const char *file, const char *name, uint64_t n, double value) {
+  hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+  double *v = calloc(n + 1, sizeof *v);
+  CU_ASSERT_FATAL(h >= 0 && v);
+  for (uint64_t i = 0; i < n; i++) v[i] = value;
+  CU_ASSERT(H5Ldelete(h, name, H5P_DEFAULT) >= 0);
+  CU_ASSERT_EQUAL(kv_h5_write(h, name, H5T_IEEE_F64LE, n, v, "1", name, KV_H5_SMALL, NULL), KV_OK);
+  free(v);
+  (void)H5Fclose(h);
+}
+
+static void columns_that_disagree_are_refused(void) {
+  kv_error err = {0};
+  const char *file = kv_tmp("odd.h5"), *dir = kv_tmp("odd");
+  small_dataset(file);
+  replace_column(file, "pool/live", 2, 1);
+  CU_ASSERT_EQUAL(kvr_report(file, dir, share(), NULL, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "pool/live"));
+  small_dataset(file);
+  replace_column(file, "final/slot_owner", 512, 1e12);
+  CU_ASSERT_EQUAL(kvr_report(file, dir, share(), NULL, &err), KV_ERR_INPUT);
+  small_dataset(file);
+  replace_column(file, "scattered/indptr", 1, 5);
+  CU_ASSERT_EQUAL(kvr_report(file, dir, share(), NULL, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "scattered/indptr"));
+  const fixture_roofline r = {.kernels = 2, .layouts = 1, .prefixes = 2};
+  CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(file, &r), KV_OK);
+  replace_column(file, "points/kernel", 4, 99);
+  CU_ASSERT_EQUAL(kvr_report(file, dir, share(), NULL, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "points/kernel"));
+}
+
+static void names_come_from_the_file(void) {
+  char name[32];
+  kvr_report_name("/a/b.c/trace.kvsim.h5", name, sizeof name);
+  CU_ASSERT_STRING_EQUAL(name, "trace.kvsim");
+  kvr_report_name(".h5", name, sizeof name);
+  CU_ASSERT_STRING_EQUAL(name, ".h5");
+  kvr_report_name("x.hdf5", name, sizeof name);
+  CU_ASSERT_STRING_EQUAL(name, "x");
+}
+
+/* ---- text ---- */
+
+static void text_of_a_dataset_is_harmless(void) {
+  char clean[64], quoted[64] = "";
+  kvr_clean("a\tb\x01\xff\xc3\xa9\xed\xa0\x80|", clean, sizeof clean, false);
+  CU_ASSERT_STRING_EQUAL(clean, "a b??\xc3\xa9???|");
+  kvr_clean("\xc3\xa9\xc3\xa9", clean, 4, false); /* cut at a character, not within one */
+  CU_ASSERT_STRING_EQUAL(clean, "\xc3\xa9");
+  FILE *f = fmemopen(quoted, sizeof quoted, "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+  kvr_put_quoted(f, "it's\n`x`");
+  (void)fclose(f);
+  CU_ASSERT_STRING_EQUAL(quoted, "'it''s'.\"\\n\".'`x`'");
+}
+
+static void lines_fit_their_width(void) {
+  char out[400];
+  CU_ASSERT_EQUAL(kvr_wrap("one two three four", 10, false, 60, 9, out, sizeof out), 2);
+  CU_ASSERT_STRING_EQUAL(out, "one two\nthree four");
+  CU_ASSERT_EQUAL(kvr_wrap("0123456789abcdef0123456789abcdef", 10, false, 100, 9, out, sizeof out), 2);
+  CU_ASSERT_EQUAL(kvr_wrap("one two three four", 10, false, 60, 1, out, sizeof out), 1);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "…"));
+  CU_ASSERT(kvr_width(out, 10, false) <= 60);
+  CU_ASSERT_EQUAL(kvr_wrap("", 10, false, 60, 3, out, sizeof out), 0);
+  CU_ASSERT_STRING_EQUAL(out, "");
+}
+
+static void numbers_are_for_people(void) {
+  CU_ASSERT_STRING_EQUAL(kvr_count(1048576).text, "1,048,576");
+  CU_ASSERT_STRING_EQUAL(kvr_count(12345678).text, "12.3 M");
+  CU_ASSERT_STRING_EQUAL(kvr_count(NAN).text, "unknown");
+  CU_ASSERT_STRING_EQUAL(kvr_bytes(1152).text, "1,152 B");
+  CU_ASSERT_STRING_EQUAL(kvr_bytes(1207959552).text, "1.12 GiB"); /* 1.125, ties to even */
+  CU_ASSERT_STRING_EQUAL(kvr_si(4.45e12, "B/s").text, "4.45 TB/s");
+  CU_ASSERT_STRING_EQUAL(kvr_time(0.0160).text, "16.0 ms");
+  CU_ASSERT_STRING_EQUAL(kvr_time(44.5e-6).text, "44.5 us");
+  CU_ASSERT_STRING_EQUAL(kvr_amount(16628).text, "16,600");
+  CU_ASSERT_STRING_EQUAL(kvr_amount(3.2567).text, "3.26");
+}
+
+void suite_reports(void) {
+  static const kv_test_case cases[] = {
+      {"names come from the file", names_come_from_the_file},
+      {"text of a dataset is harmless", text_of_a_dataset_is_harmless},
+      {"lines fit their width", lines_fit_their_width},
+      {"numbers are for people", numbers_are_for_people},
+      {"a pool replay gives all its pages", a_pool_replay_gives_all_its_pages},
+      {"the same file gives the same bytes", the_same_file_gives_the_same_bytes},
+      {"nothing to draw is said on valid pages", nothing_to_draw_is_said_on_valid_pages},
+      {"one step is enough", one_step_is_enough},
+      {"names with blanks, quotes and markup", names_may_hold_blanks_quotes_and_markup},
+      {"a measured roofline gives all its pages", a_measured_roofline_gives_all_its_pages},
+      {"a falling ladder is called out", a_falling_ladder_is_called_out},
+      {"a modelled roofline says so", a_modelled_roofline_says_so},
+      {"a roofline without points or ceilings", a_roofline_without_points_or_ceilings_is_valid},
+      {"a missing gnuplot names the package", a_missing_gnuplot_names_the_package},
+      {"a failing gnuplot is quoted", a_failing_gnuplot_is_quoted},
+      {"a hanging gnuplot is stopped", a_hanging_gnuplot_is_stopped},
+      {"an old report survives a failure", an_old_report_survives_a_failure},
+      {"unwritable folders are named", folders_that_cannot_be_written_are_named},
+      {"other files are refused", other_files_are_refused},
+      {"a missing dataset is named", a_missing_dataset_is_named},
+      {"cut files are refused", cut_files_are_refused},
+      {"columns that disagree are refused", columns_that_disagree_are_refused},
+      {NULL, NULL}};
+  kv_suite("reports", cases);
+}

@@ -1,0 +1,331 @@
+/* The program roofline as a user runs it. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kv_h5.h"
+#include "kv_test.h"
+
+static const char *const no_card = "KVROOF_PROC_CARDS=/nonexistent";
+
+/* Runs `roofline ARGS` in the scratch folder, without a card; stdout and stderr are the caller's to free. */
+static int roofline(const char *args, char **out, char **err) {
+  return kv_run(out, err, "cd %s && env %s %s %s", kv_tmp(""), no_card, kv_program("roofline"), args);
+}
+
+static void expect(const char *args, int status, const char *in_out, const char *in_err) {
+  char *out, *err;
+  int got = roofline(args, &out, &err);
+  bool fine = got == status && (!in_out || strstr(out, in_out)) && (!in_err || strstr(err, in_err));
+  CU_ASSERT(fine);
+  if (!fine) printf("roofline %s: status %d\n--- stdout\n%s--- stderr\n%s", args, got, out, err);
+  if (status)
+    CU_ASSERT(strchr(err, '\n') && (strchr(err, '\n')[1] == '\0' || strstr(err, "--help"))); /* one line */
+  free(out);
+  free(err);
+}
+
+static void first_line_says_modelled_and_which_gpu(void) {
+  char *out, *err;
+  CU_ASSERT_EQUAL(roofline("--gpu sm_120 --no-report", &out, &err), 0);
+  CU_ASSERT_EQUAL(strncmp(out, "modelled, uncalibrated: NVIDIA RTX PRO 6000 Blackwell Workstation", 65), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "no such card is here"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "ridge point 281 FLOP/B"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "not known, so left out: link of one SM"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "84.64 us")); /* 151676210 B / 1.792 TB/s */
+  free(out);
+  free(err);
+}
+
+static void usage_errors_end_with_2(void) {
+  expect("--gpu nope --no-report", 2, NULL, "unknown GPU 'nope'");
+  expect("--gpu 'RTX 5080'", 2, NULL, "did you mean rtx_5090");
+  expect("--bogus", 2, NULL, "bogus");
+  expect("bogus", 2, NULL, "unknown command 'bogus'");
+  expect("calibrat", 2, NULL, "unknown command");
+  expect("--gpu h200 stray", 2, NULL, "stray");
+  expect("--gpu h200 --heads 0", 2, NULL, "--heads");
+  expect("--gpu h200 --queries x", 2, NULL, "--queries");
+  expect("--gpu h200 --prefix -1", 2, NULL, "--prefix");
+  expect("--gpu h200 --prefix 99999999999999999999", 2, NULL, "--prefix");
+  expect("--gpu h200 --rows fp4", 2, NULL, "--rows");
+  expect("--gpu h200 --sweep 4096:8192", 2, NULL, "--sweep");
+  expect("--gpu h200 --sweep prefix=9:8", 2, NULL, "--sweep");
+  expect("--gpu h200 --sweep prefix=1:8:1", 2, NULL, "--sweep");
+  expect("--gpu h200 --sweep prefix=1:8:2:3", 2, NULL, "--sweep");
+  expect("--gpu h200 --batch 65536 --prefix 1000000000000", 2, NULL, "prefix");
+  expect("list a b", 2, NULL, "one name");
+  expect("list nope", 2, NULL, "unknown GPU");
+}
+
+static void other_errors_have_their_own_status(void) {
+  expect("--no-report", 4, NULL, "--gpu sm_120"); /* no card, none named */
+  expect("--gpu h200 --layout /nonexistent", 5, NULL, "/nonexistent");
+  expect("--gpu h200 --no-report -o /dev/full", 5, NULL, "/dev/full");
+  expect("--gpu h200 --no-report -o /nonexistent/x.h5", 5, NULL, "/nonexistent/x.h5");
+  expect("--gpu /nonexistent/x.ini", 5, NULL, "x.ini");
+  expect("--gpu h200 --no-report -q >/dev/full", 5, NULL, "standard output");
+  char args[2048];
+  (void)snprintf(args, sizeof args, "--gpu h200 --layout %s", kv_source("LICENSE"));
+  expect(args, 3, NULL, "not an HDF5 file");
+  expect("--gpu h200 -o refused.h5 --rows fp4", 2, NULL, NULL);
+  CU_ASSERT_NOT_EQUAL(access(kv_tmp("refused.h5"), F_OK), 0);
+}
+
+static void dry_run_and_help_write_nothing(void) {
+  expect("--gpu h200 --dry-run -o dry.h5", 0, "would write dry.h5", NULL);
+  CU_ASSERT_NOT_EQUAL(access(kv_tmp("dry.h5"), F_OK), 0);
+  expect("--help", 0, "roofline list", NULL);
+  expect("--version", 0, "roofline (kvroof)", NULL);
+}
+
+static void commands_that_are_not_built_are_not_listed(void) {
+  char *out, *err, *more = NULL;
+  static const char *const name[] = {"calibrate", "audit", "compare", "validate",
+                                     "diagnose",  "step",  "report"};
+  CU_ASSERT_EQUAL(roofline("--help", &out, &err), 0);
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+    char listed[64], args[64];
+    (void)snprintf(listed, sizeof listed, "\n  roofline %s ", name[i]);
+    (void)snprintf(args, sizeof args, "%s --help", name[i]);
+    int status = roofline(args, NULL, &more);
+    CU_ASSERT_EQUAL(status, strstr(out, listed) ? 0 : 2); /* listed exactly if it works */
+    free(more);
+  }
+  free(out);
+  free(err);
+}
+
+/* ---- JSON ---- */
+
+static json_t *run_json(const char *args) {
+  char *out, *err;
+  CU_ASSERT_EQUAL(roofline(args, &out, &err), 0);
+  json_t *root = json_loads(out, 0, NULL);
+  CU_ASSERT_PTR_NOT_NULL_FATAL(root);
+  free(out);
+  free(err);
+  return root;
+}
+
+static double at(const json_t *o, const char *key) {
+  return json_number_value(json_object_get(o, key));
+}
+
+static void json_holds_the_same(void) {
+  json_t *root = run_json("--gpu h200 --no-report --json -q --prefix 131072 --prefix 0");
+  json_t *points = json_object_get(root, "points"), *first = json_array_get(points, 0);
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(root, "schema")), "roofline-1");
+  CU_ASSERT_EQUAL(json_integer_value(json_object_get(root, "schema_version")), 1);
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(root, "status")), "modelled, uncalibrated");
+  CU_ASSERT_EQUAL(json_array_size(points), 8); /* 4 kernels x 2 prefixes */
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(first, "kernel")), "extend_serial");
+  CU_ASSERT_DOUBLE_EQUAL(at(first, "useful_bytes"), 151676210, 0);
+  CU_ASSERT_DOUBLE_EQUAL(at(first, "useful_flops"), 20535312384.0, 0);
+  json_t *ladder = json_object_get(first, "ladder_s");
+  CU_ASSERT_DOUBLE_EQUAL(json_number_value(json_array_get(ladder, 0)), 34.0845e-6, 1e-9);
+  CU_ASSERT(json_is_null(json_array_get(ladder, 7)) && json_is_null(json_object_get(first, "measured_s")));
+  CU_ASSERT_EQUAL(at(json_array_get(points, 4), "useful_flops"), 0); /* a prefix of 0 is a valid problem */
+  json_decref(root);
+  root = run_json("--gpu h200 --no-report --json -q --sweep prefix=4096:189440 --heads 64");
+  points = json_object_get(root, "points");
+  CU_ASSERT_EQUAL(json_array_size(points), 28); /* 4096 x 1, 2, 4, 8, 16, 32 and the end */
+  CU_ASSERT_EQUAL(at(json_array_get(points, 27), "prefix"), 189440);
+  json_decref(root);
+  root = run_json("--gpu h200 --no-report --json -q --sweep prefix=10:1000:3");
+  CU_ASSERT_EQUAL(at(json_array_get(json_object_get(root, "points"), 4), "prefix"), 100);
+  json_decref(root);
+}
+
+static void list_gives_every_description(void) {
+  json_t *root = run_json("list --json");
+  CU_ASSERT(json_array_size(json_object_get(root, "gpus")) >= 14);
+  json_decref(root);
+  root = run_json("list --json b200");
+  json_t *value = json_object_get(json_object_get(json_array_get(json_object_get(root, "gpus"), 0), "values"),
+                                  "l2_bw_measured");
+  CU_ASSERT(json_is_null(json_object_get(value, "value")));
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(value, "kind")), "unknown");
+  json_decref(root);
+  expect("list", 0, "rtx_pro_6000_blackwell_ws", NULL);
+  expect("list gb10", 0, "missing", NULL);
+}
+
+/* ---- the dataset ---- */
+
+static herr_t has_units(hid_t root, const char *name, const H5O_info_t *info, void *count) {
+  char text[200];
+  (void)root;
+  if (info->type != H5O_TYPE_DATASET) return 0;
+  hid_t dataset = H5Dopen2(root, name, H5P_DEFAULT);
+  bool fine = !kv_h5_get_str(dataset, "units", text, sizeof text, NULL) &&
+              !kv_h5_get_str(dataset, "long_name", text, sizeof text, NULL);
+  CU_ASSERT(fine);
+  (void)H5Dclose(dataset);
+  ++*(int *)count;
+  return 0;
+}
+
+static double element(hid_t file, const char *name, uint64_t i) {
+  hid_t dataset = -1;
+  uint64_t n = 0;
+  size_t size;
+  CU_ASSERT_EQUAL_FATAL(kv_h5_open_column(file, "test", name, &dataset, &n, &size, NULL), KV_OK);
+  double *v = calloc(n + 1, sizeof *v);
+  CU_ASSERT(v && H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v) >= 0 && i < n);
+  double r = v[i];
+  free(v);
+  (void)H5Dclose(dataset);
+  return r;
+}
+
+static void dataset_has_units_and_the_agreed_columns(void) {
+  static const char *const column[] = {"kernel",
+                                       "prefix",
+                                       "heads",
+                                       "queries",
+                                       "batch",
+                                       "layout",
+                                       "blocks",
+                                       "useful_bytes",
+                                       "useful_flops",
+                                       "intensity",
+                                       "dram_bytes",
+                                       "l2_bytes",
+                                       "link_bytes",
+                                       "executed_flops",
+                                       "floor",
+                                       "t1",
+                                       "t2",
+                                       "t3",
+                                       "t4",
+                                       "t5",
+                                       "t6",
+                                       "t7",
+                                       "time",
+                                       "measured",
+                                       "measured_low",
+                                       "measured_high",
+                                       "effective_bandwidth",
+                                       "binding"};
+  static const char *const text[] = {"gpu",     "gpu_name", "status",      "dtype",  "layout_source",
+                                     "verdict", "default",  "Conventions", "history"};
+  static const char *const whole[] = {"heads", "queries", "latent", "rope", "row_bytes", "batch", "layers"};
+  int datasets = 0;
+  char value[2000];
+  int64_t number;
+  expect("--gpu h200 --no-report -o set.h5 --prefix 131072", 0, NULL, "wrote set.h5");
+  hid_t file = H5Fopen(kv_tmp("set.h5"), H5F_ACC_RDONLY, H5P_DEFAULT);
+  CU_ASSERT_FATAL(file >= 0);
+  (void)H5Ovisit(file, H5_INDEX_NAME, H5_ITER_NATIVE, has_units, &datasets);
+  CU_ASSERT(datasets > 40);
+  for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+    CU_ASSERT_EQUAL(kv_h5_get_str(file, text[i], value, sizeof value, NULL), KV_OK);
+  for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+    CU_ASSERT_EQUAL(kv_h5_get_i64(file, whole[i], &number, NULL), KV_OK);
+  for (size_t i = 0; i < sizeof column / sizeof *column; i++) {
+    (void)snprintf(value, sizeof value, "points/%s", column[i]);
+    (void)element(file, value, 3);
+  }
+  CU_ASSERT_DOUBLE_EQUAL(element(file, "points/useful_bytes", 0), 151676210, 0);
+  CU_ASSERT_DOUBLE_EQUAL(element(file, "points/floor", 2), 34.0845e-6, 1e-9);
+  CU_ASSERT(isnan(element(file, "points/measured", 0)) && isnan(element(file, "points/t5", 0)));
+  CU_ASSERT_DOUBLE_EQUAL(element(file, "points/binding", 0), 8, 0); /* l1 of one SM */
+  (void)H5Fclose(file);
+}
+
+static void two_runs_are_the_same_to_the_bit(void) {
+  char *same;
+  setenv("SOURCE_DATE_EPOCH", "1700000000", 1);
+  expect("--gpu h200 --no-report -q -o same.h5", 0, NULL, NULL);
+  CU_ASSERT_EQUAL(rename(kv_tmp("same.h5"), kv_tmp("same1.h5")), 0);
+  expect("--gpu h200 --no-report -q -o same.h5", 0, NULL, NULL);
+  CU_ASSERT_EQUAL(kv_run(&same, NULL, "cmp %s %s", kv_tmp("same.h5"), kv_tmp("same1.h5")), 0);
+  free(same);
+  unsetenv("SOURCE_DATE_EPOCH");
+}
+
+/* ---- layouts and cards ---- */
+
+static void a_layout_is_taken_as_it_is(void) {
+  static const int32_t slots[] = {5, 6, 7, 2, 7}, request[] = {11, 12};
+  static const uint64_t indptr[] = {0, 3, 5};
+  kv_h5_out out;
+  CU_ASSERT_EQUAL_FATAL(kv_h5_create(kv_tmp("rows.h5"), "kvlayout-1", "test", "test", &out, NULL), KV_OK);
+  (void)kv_h5_put_i64(out.file, "pool_rows", 8, NULL);
+  (void)kv_h5_put_i64(out.file, "page_size", 1, NULL);
+  (void)kv_h5_put_i64(out.file, "row_bytes", 656, NULL);
+  (void)kv_h5_put_str(out.file, "trace", "bad\033[31mname", NULL);
+  (void)kv_h5_write(out.file, "slots", H5T_STD_I32LE, 5, slots, "1", "slots", KV_H5_SMALL, NULL);
+  (void)kv_h5_write(out.file, "indptr", H5T_STD_U64LE, 3, indptr, "1", "bounds", KV_H5_SMALL, NULL);
+  (void)kv_h5_write(out.file, "request", H5T_STD_I32LE, 2, request, "1", "request", KV_H5_SMALL, NULL);
+  CU_ASSERT_EQUAL_FATAL(kv_h5_commit(&out, NULL), KV_OK);
+  json_t *root = run_json("--gpu h200 --no-report --json -q --layout rows.h5");
+  json_t *problem = json_object_get(root, "problem"), *layout = json_object_get(root, "layout");
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(problem, "dtype")), "fp8-656");
+  CU_ASSERT_EQUAL(at(problem, "batch"), 2);
+  CU_ASSERT(at(layout, "tokens") == 5 && at(layout, "rows") == 4 && at(layout, "runs") == 3 &&
+            at(layout, "sectors") == 83);
+  CU_ASSERT_PTR_NULL(strchr(json_string_value(json_object_get(layout, "name")), 033));
+  json_t *first = json_array_get(json_object_get(root, "points"), 0);
+  CU_ASSERT_DOUBLE_EQUAL(at(first, "useful_kv_bytes"), 4 * 656, 0); /* the shared row counts once */
+  CU_ASSERT(
+      json_is_null(json_array_get(json_object_get(first, "ladder_s"), 3))); /* scatter is not modelled yet */
+  json_decref(root);
+  expect("--gpu h200 --layout rows.h5 --prefix 5", 2, NULL, "--layout");
+  expect("--gpu h200 --layout rows.h5 --rows bf16", 2, NULL, "656 B");
+}
+
+static void a_card_that_is_here_is_taken(void) {
+  char command[2048], *out, *err;
+  CU_ASSERT_EQUAL(mkdir(kv_tmp("cards"), 0700), 0);
+  CU_ASSERT_EQUAL(mkdir(kv_tmp("cards/0000:01:00.0"), 0700), 0);
+  FILE *f = fopen(kv_tmp("cards/0000:01:00.0/information"), "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+  (void)fputs("Model: \t\t NVIDIA GeForce RTX 5090\nIRQ:   \t\t 24\n", f);
+  (void)fclose(f);
+  (void)snprintf(command, sizeof command, "cd %s && env KVROOF_PROC_CARDS=%s %s", kv_tmp(""), kv_tmp("cards"),
+                 kv_program("roofline"));
+  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s --no-report -q", command), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "rtx_5090, sm_120); this card is here"));
+  free(out), free(err);
+  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s --no-report -q --gpu sm_120", command), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "rtx_5090")); /* sm_120 is the card that is here */
+  free(out), free(err);
+  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s --no-report -q --gpu sm_90", command), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "h200_sxm"));
+  free(out), free(err);
+}
+
+static void a_description_of_ones_own(void) {
+  FILE *f = fopen(kv_tmp("mine.ini"), "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+  (void)fputs(
+      "[gpu]\nname = Mine\narch = sm_120\n[dram_bw_spec]\nvalue = 1000\nunit = GB/s\nkind = spec\nsource = "
+      "s\n",
+      f);
+  (void)fclose(f);
+  expect("--gpu ./mine.ini --no-report", 0, "number of SMs", NULL); /* reported as missing */
+  expect("--gpu ./mine.ini --no-report", 0, "No floor can be given", NULL);
+}
+
+void suite_roofline_cli(void) {
+  static const kv_test_case cases[] = {{"first line", first_line_says_modelled_and_which_gpu},
+                                       {"usage", usage_errors_end_with_2},
+                                       {"other errors", other_errors_have_their_own_status},
+                                       {"dry run, help", dry_run_and_help_write_nothing},
+                                       {"commands", commands_that_are_not_built_are_not_listed},
+                                       {"JSON", json_holds_the_same},
+                                       {"list", list_gives_every_description},
+                                       {"dataset", dataset_has_units_and_the_agreed_columns},
+                                       {"deterministic", two_runs_are_the_same_to_the_bit},
+                                       {"layout", a_layout_is_taken_as_it_is},
+                                       {"card", a_card_that_is_here_is_taken},
+                                       {"own description", a_description_of_ones_own},
+                                       {NULL, NULL}};
+  kv_suite("roofline_cli", cases);
+}
