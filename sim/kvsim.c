@@ -16,7 +16,7 @@ typedef struct command {
 static const command commands[] = {
     {"replay", kvsim_replay, "replay a trace: pool state, scatter of every request, dataset, report"},
     {"info", kvsim_info, "what a trace holds"},
-    {"import", kvsim_import, "convert a recording of another format to a kvtrace-1 file"},
+    {"import", kvsim_import, "a recording, a live recording's segments, or a public workload: to a kvtrace-1 file"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
