@@ -128,6 +128,7 @@ static kv_status reach_to(kvs_world *w, kvs_holder *q, uint32_t to) {
 
 static kv_status tree(kvs_world *w, kvs_holder *q, const int32_t *tokens, uint32_t n) {
   if (q->owned != q->rows) return kv_fail(w->err, KV_ERR_INPUT, "a verify block behind slots that were allocated ahead");
+  if (q->owned % w->page_size && q->tail_page < 0) return kv_fail(w->err, KV_ERR_INPUT, "a verify block behind a row whose end was freed");
   kv_status st = kvs_reserve(&q->block, &q->block_room, (uint64_t)q->block_n + n, w->err);
   if (!st) st = reach_to(w, q, q->owned + q->block_n + n);
   for (uint32_t i = 0; i < n && !st; i++) {
@@ -215,6 +216,7 @@ static kv_status release(kvs_world *w, kvs_holder *q, const int32_t *tokens, uin
   for (uint32_t i = 0; i < n && !st; i++) {
     int32_t page = w->where[tokens[i]] / (int32_t)w->page_size;
     bool there = w->where[tokens[i]] >= 0;
+    if (w->where[tokens[i]] == KVS_NO_TOKEN) return kv_fail(w->err, KV_ERR_INPUT, "frees slot %d twice", tokens[i]);
     kvs_world_unlink_idle(w, tokens[i]);
     lift_token(w, tokens[i], KVS_NO_TOKEN);
     if (!there || w->page_live[page] || (shrinks && page == q->tail_page)) continue;

@@ -53,6 +53,7 @@ static kv_status release(kvs_world *w, kvs_holder *q, const int32_t *tokens, uin
   if (st) return st;
   for (uint32_t i = 0; i < n; i++) {
     int32_t slot = w->where[tokens[i]];
+    if (slot == KVS_NO_TOKEN) return kv_fail(w->err, KV_ERR_INPUT, "frees slot %d twice", tokens[i]);
     w->where[tokens[i]] = KVS_NO_TOKEN;
     if (slot >= 0) w->scratch[m++] = slot;
   }

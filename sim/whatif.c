@@ -179,12 +179,13 @@ static kv_status on_verify(kvs_whatif *f, const kvt_event *e) {
   return st;
 }
 
-/* Tokens that a row takes up: they must live; with `idle` they leave the list of the idle. */
-static kv_status hold(kvs_whatif *f, const kvt_event *e, bool settled) {
+/* Tokens that a row takes up: they must live. `fresh`: of a verify block, in no row yet. */
+static kv_status hold(kvs_whatif *f, const kvt_event *e, bool fresh) {
   kvs_world *w = &f->world;
   for (uint32_t i = 0; i < e->count; i++) {
     int32_t id = e->slots[i];
-    if (w->where[id] == KVS_NO_TOKEN || (settled && w->where[id] < 0)) return bad_slot(f, e, i, "holds no token");
+    if (w->where[id] == KVS_NO_TOKEN || (fresh && w->where[id] < 0)) return bad_slot(f, e, i, "holds no token");
+    if (fresh && w->refs[id]) return bad_slot(f, e, i, "is in a row already");
     if (w->refs[id] == ROWS_MOST) return bad_slot(f, e, i, "is held by more than 65,535 rows");
     if (!w->refs[id]++) kvs_world_unlink_idle(w, id);
   }
@@ -246,6 +247,7 @@ static kv_status keep_duplicates(kvs_whatif *f, const kvt_event *e) {
   if (!st) st = kvs_reserve(&f->dup_slot, &f->dup_slot_room, e->count, w->err);
   if (st) return st;
   for (uint32_t i = 0; i < e->count; i++) {
+    if (w->where[e->slots[i]] == KVS_NO_TOKEN) return bad_slot(f, e, i, "is freed twice");
     f->dup_token[i] = e->slots[i];
     f->dup_slot[i] = w->where[e->slots[i]];
     w->where[e->slots[i]] = KVS_NO_TOKEN;

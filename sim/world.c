@@ -133,7 +133,7 @@ kv_status kvs_world_clear(kvs_world *w, kv_error *err) {
 }
 
 kv_status kvs_reserve(int32_t **list, uint32_t *room, uint64_t n, kv_error *err) {
-  if (n <= *room) return KV_OK;
+  if (*list && n <= *room) return KV_OK;
   uint64_t want = n + n / 2 + 16;
   int32_t *grown = want <= UINT32_MAX ? realloc(*list, want * sizeof **list) : NULL;
   if (!grown) return kv_fail(err, KV_ERR_MEMORY, "out of memory for a request's row");
