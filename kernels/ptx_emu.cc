@@ -438,6 +438,19 @@ void run_block() {
   }
 }
 
+void start_fiber(fiber &f) {
+  f.ended = false;
+  f.watched = NULL;
+  f.at = "";
+  f.n_copies = f.first_copy = 0;
+  f.fake_stack = NULL;
+  (void)getcontext(&f.context);
+  f.context.uc_stack.ss_sp = f.stack;
+  f.context.uc_stack.ss_size = stack_bytes;
+  f.context.uc_link = &B->scheduler;
+  makecontext(&f.context, fiber_main, 0);
+}
+
 void start_block(unsigned x, unsigned y) {
   B->index = x;
   B->index_y = y;
@@ -449,19 +462,7 @@ void start_block(unsigned x, unsigned y) {
   memset(B->bytes, 0xff, B->smem); /* NaN, should an unwritten word be used all the same */
   memset(B->now, 0, sizeof B->now);
   for (unsigned w = 0; w < B->warps; w++) B->now[w].of[w] = 1;
-  for (unsigned t = 0; t < B->threads; t++) {
-    fiber &f = B->fibers[t];
-    f.ended = false;
-    f.watched = NULL;
-    f.at = "";
-    f.n_copies = f.first_copy = 0;
-    f.fake_stack = NULL;
-    (void)getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack;
-    f.context.uc_stack.ss_size = stack_bytes;
-    f.context.uc_link = &B->scheduler;
-    makecontext(&f.context, fiber_main, 0);
-  }
+  for (unsigned t = 0; t < B->threads; t++) start_fiber(B->fibers[t]);
 }
 
 } // namespace
