@@ -1,0 +1,247 @@
+#include "time_sm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCHEDULERS = 4, WARM = 3, COUNTED = 3, TILES = WARM + COUNTED, GROUPS = 64 };
+#define STOPPED 1e300
+
+typedef struct warp {
+  const kvm_role *role;
+  unsigned block, scheduler;
+  int part;  /* 0 begin, 1 tile, 2 end, 3 done */
+  int tiles; /* done */
+  size_t at;
+  double ready;            /* earliest next issue by its own stalls and barriers */
+  double arrived[KVM_MARKS];
+  double group[GROUPS];    /* arrival of cp.async groups, a ring; group[open] is being filled */
+  unsigned open;
+  double index_bytes;      /* read so far: tells which index loads start a new line */
+  bool waiting;            /* at a barrier */
+  double finished;
+} warp;
+
+typedef struct barrier {
+  unsigned arrived;
+  double last;
+} barrier;
+
+typedef struct machine {
+  const kvm_sm *sm;
+  const kvm_block *block;
+  bool misses;
+  unsigned warps, per_block;
+  warp w[KVM_MAX_SM_WARPS];
+  barrier (*bar)[KVM_BARRIERS]; /* by block */
+  double issue[SCHEDULERS], mma[SCHEDULERS], sfu[SCHEDULERS], l1, link, dram; /* when each is free */
+  double busy_issue, busy_mma, busy_l1, busy_link, busy_dram;                 /* cycles in use */
+  double tile_end[TILES + 1];                                                 /* last warp's end of tile i */
+  double tile_busy[TILES + 1][5];
+  unsigned tile_left[TILES + 1];
+} machine;
+
+void kvm_block_free(kvm_block *block) {
+  for (unsigned r = 0; r < KVM_MAX_ROLES; r++) {
+    kvm_program_free(&block->role[r].begin);
+    kvm_program_free(&block->role[r].tile);
+    kvm_program_free(&block->role[r].end);
+  }
+  *block = (kvm_block){0};
+}
+
+unsigned kvm_block_warps(const kvm_block *block) {
+  unsigned n = 0;
+  for (unsigned r = 0; r < block->roles; r++) n += block->role[r].warps;
+  return n;
+}
+
+static const kvm_program *part_of(const warp *w) {
+  return w->part == 0 ? &w->role->begin : w->part == 1 ? &w->role->tile : &w->role->end;
+}
+
+static void end_tile(machine *m, warp *w) {
+  int i = ++w->tiles;
+  if (w->ready > m->tile_end[i]) m->tile_end[i] = w->ready;
+  if (--m->tile_left[i]) return;
+  const double busy[5] = {m->busy_issue, m->busy_mma, m->busy_l1, m->busy_link, m->busy_dram};
+  memcpy(m->tile_busy[i], busy, sizeof busy);
+}
+
+/* Moves a warp on to its next instruction, over the ends of its programs. */
+static void settle(machine *m, warp *w) {
+  while (w->part < 3 && w->at == part_of(w)->steps) {
+    w->at = 0;
+    if (w->part != 1) w->part++;
+    else {
+      end_tile(m, w);
+      if (w->tiles == TILES) w->part++;
+    }
+  }
+  if (w->part == 3) w->finished = w->ready;
+}
+
+/* When warp w could issue its next instruction. */
+static double could_issue(const machine *m, const warp *w) {
+  if (w->part == 3 || w->waiting) return STOPPED;
+  const kvm_step *s = &part_of(w)->step[w->at];
+  double t = fmax(w->ready, m->issue[w->scheduler]);
+  for (unsigned i = 0; i < KVM_MARKS; i++)
+    if (s->waits >> i & 1 && w->arrived[i] > t) t = w->arrived[i];
+  if (s->op == KVM_MMA_OP) t = fmax(t, m->mma[w->scheduler]);
+  if (s->op == KVM_SFU) t = fmax(t, m->sfu[w->scheduler]);
+  if (s->op == KVM_GROUP)
+    for (unsigned back = s->count; back < GROUPS && back < w->open; back++)
+      t = fmax(t, w->group[(w->open - 1 - back) % GROUPS]);
+  return t;
+}
+
+/* A server that is free at *free serves `cycles` for a customer of time t; returns when it is done. */
+static double serve(double *free, double t, double cycles, double *busy) {
+  *free = fmax(*free, t) + cycles;
+  *busy += cycles;
+  return *free;
+}
+
+/* When a load's data has arrived; t is when its wavefronts have passed the L1. */
+static double fetch(machine *m, warp *w, const kvm_step *s, double t) {
+  const kvm_sm *sm = m->sm;
+  bool memory = m->misses && s->where == KVM_ROW;
+  if (s->where == KVM_HOT) return t + sm->l1_latency;
+  if (s->where == KVM_INDEX) {
+    double line = floor(w->index_bytes / sm->line_bytes);
+    memory = m->misses && (w->index_bytes == 0 || floor((w->index_bytes + s->bytes) / sm->line_bytes) > line);
+    w->index_bytes += s->bytes;
+  }
+  double at = serve(&m->link, t, s->bytes / sm->link_bytes, &m->busy_link);
+  if (!memory) return at + sm->l2_latency;
+  double share = s->where == KVM_INDEX ? 0 : s->bytes / sm->dram_bytes; /* indices: few bytes, counted by the roofs */
+  return fmax(at, serve(&m->dram, t, share, &m->busy_dram)) + sm->dram_latency;
+}
+
+static void set_mark(warp *w, unsigned mark, double t) {
+  if (mark < KVM_MARKS) w->arrived[mark] = fmax(w->arrived[mark], t);
+}
+
+static void at_barrier(machine *m, warp *w, const kvm_step *s, double t) {
+  barrier *b = &m->bar[w->block][s->barrier];
+  unsigned need = s->barrier_warps ? s->barrier_warps : m->per_block;
+  b->last = fmax(b->last, t);
+  w->waiting = s->op == KVM_BAR;
+  if (++b->arrived < need) return;
+  *b = (barrier){0};
+  for (unsigned i = w->block * m->per_block; i < (w->block + 1) * m->per_block; i++) {
+    warp *x = &m->w[i];
+    const kvm_step *y = x->part < 3 && x->waiting ? &part_of(x)->step[x->at] : NULL;
+    if (!y || y->barrier != s->barrier) continue;
+    x->waiting = false;
+    x->ready = fmax(x->ready, t + m->sm->barrier_latency);
+    x->at++;
+    settle(m, x);
+  }
+}
+
+static double shared_latency(const kvm_sm *sm, kvm_op op) {
+  return op == KVM_SHFL ? sm->shuffle_latency : op == KVM_LDS || op == KVM_LDSM ? sm->shared_latency : 8;
+}
+
+/* Operands leave the registers some cycles after issue, once the pipe has taken the instruction in. */
+enum { TAKEN_IN = 4 };
+
+static void issue(machine *m, warp *w, double t) {
+  const kvm_sm *sm = m->sm;
+  const kvm_step *s = &part_of(w)->step[w->at];
+  double arrives = t + TAKEN_IN, read = t + TAKEN_IN, slots = s->op == KVM_GROUP ? 1 : s->count;
+  m->issue[w->scheduler] = t + slots;
+  m->busy_issue += slots;
+  w->ready = t + s->cycles;
+  if (s->op == KVM_MMA_OP) {
+    (void)serve(&m->mma[w->scheduler], t, sm->mma_interval, &m->busy_mma);
+    arrives = t + sm->mma_latency;
+  } else if (s->op == KVM_SFU) {
+    double unused = 0;
+    (void)serve(&m->sfu[w->scheduler], t, sm->sfu_interval, &unused);
+    arrives = t + sm->sfu_latency;
+  } else if (s->waves) {
+    read = serve(&m->l1, t + TAKEN_IN, s->waves * sm->wave_interval, &m->busy_l1);
+    arrives = read;
+    if (s->op == KVM_LDG || s->op == KVM_CP) arrives = fetch(m, w, s, read);
+    else if (s->op == KVM_STG) (void)serve(&m->link, read, s->bytes / sm->link_bytes, &m->busy_link);
+    else arrives += shared_latency(sm, (kvm_op)s->op);
+  }
+  set_mark(w, s->set, arrives);
+  set_mark(w, s->read, read);
+  if (s->op == KVM_CP) w->group[w->open % GROUPS] = fmax(w->group[w->open % GROUPS], arrives);
+  if (s->op == KVM_COMMIT) w->group[++w->open % GROUPS] = 0;
+  if (s->op == KVM_BAR || s->op == KVM_ARRIVE) {
+    at_barrier(m, w, s, t);
+    if (s->op == KVM_BAR) return; /* whoever completes it moves all of them on */
+  }
+  w->at++;
+  settle(m, w);
+}
+
+static void set_up(machine *m, unsigned resident) {
+  unsigned n = 0;
+  for (unsigned b = 0; b < resident; b++)
+    for (unsigned r = 0; r < m->block->roles; r++)
+      for (unsigned i = 0; i < m->block->role[r].warps; i++, n++)
+        m->w[n] = (warp){.role = &m->block->role[r], .block = b, .scheduler = n % SCHEDULERS};
+  m->warps = n;
+  for (int i = 0; i <= TILES; i++) m->tile_left[i] = n;
+  for (unsigned i = 0; i < n; i++) settle(m, &m->w[i]);
+}
+
+/* Issues until all are done; KV_ERR_INPUT where nobody can go on. */
+static kv_status run_all(machine *m, kv_error *err) {
+  for (;;) {
+    unsigned first = 0, done = 0;
+    double best = STOPPED;
+    for (unsigned i = 0; i < m->warps; i++) {
+      double t = could_issue(m, &m->w[i]);
+      done += m->w[i].part == 3;
+      if (t < best) {
+        best = t;
+        first = i;
+      }
+    }
+    if (best < STOPPED) issue(m, &m->w[first], best);
+    else if (done == m->warps) return KV_OK;
+    else return kv_fail(err, KV_ERR_INPUT, "program: a barrier that not all of its warps reach: nobody can go on");
+  }
+}
+
+static void read_out(const machine *m, kvm_sm_time *time) {
+  double span = m->tile_end[TILES] - m->tile_end[WARM], end = 0, busy[5];
+  for (unsigned i = 0; i < m->warps; i++) end = fmax(end, m->w[i].finished);
+  time->tile = span / COUNTED;
+  time->once = fmax(0, end - TILES * time->tile);
+  for (int k = 0; k < 5; k++) busy[k] = span > 0 ? (m->tile_busy[TILES][k] - m->tile_busy[WARM][k]) / span : 0;
+  time->issue = busy[0] / SCHEDULERS;
+  time->mma = busy[1] / SCHEDULERS;
+  time->l1 = busy[2];
+  time->link = busy[3];
+  time->dram = busy[4];
+}
+
+kv_status kvm_sm_run(const kvm_sm *sm, const kvm_block *block, unsigned resident, bool misses, kvm_sm_time *time,
+                     kv_error *err) {
+  unsigned per_block = kvm_block_warps(block);
+  if (!per_block || !resident || per_block * resident > KVM_MAX_SM_WARPS)
+    return kv_fail(err, KV_ERR_INPUT, "%u blocks of %u warps: an SM holds 1 to %d warps", resident, per_block,
+                   KVM_MAX_SM_WARPS);
+  machine *m = calloc(1, sizeof *m);
+  kv_status st = m ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  if (st) return st;
+  *m = (machine){.sm = sm, .block = block, .misses = misses, .per_block = per_block};
+  m->bar = calloc(resident, sizeof *m->bar);
+  if (!m->bar) st = kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  if (!st) {
+    set_up(m, resident);
+    st = run_all(m, err);
+  }
+  if (!st) read_out(m, time);
+  free(m->bar);
+  free(m);
+  return st;
+}
