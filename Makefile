@@ -13,6 +13,7 @@ prefix    ?= /usr/local
 NVCC      ?= $(firstword $(wildcard $(shell command -v nvcc 2>/dev/null) /usr/local/cuda/bin/nvcc))
 PKGCONFIG ?= pkg-config
 WERROR    ?= -Werror
+Q         := $(if $(V),,@)# V=1 shows every command
 
 ROOMS   := traces sim models analysis notebooks-free-reports kernels
 VERSION := $(shell git describe --always --dirty --tags 2>/dev/null || echo 0.1.0)
@@ -31,11 +32,16 @@ endif
 endif
 
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla $(WERROR)
+# The programs are built for the machine that builds them, in the two classes that matter here (AVX2, or plain);
+# MARCH= takes what the compiler takes by default. No contraction: results must not depend on the class.
+ifndef MARCH
+MARCH := $(if $(shell grep -m1 -w avx2 /proc/cpuinfo 2>/dev/null | grep -w bmi2),-march=x86-64-v3)
+endif
 OPT  ?= -O3 -g
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
 INC  := $(addprefix -I,$(ROOMS)) -I$(B)
 CPPFLAGS_ALL := $(INC) -D_GNU_SOURCE -DH5_USE_110_API $(shell $(PKGCONFIG) --cflags $(PKGS) cunit 2>/dev/null) $(CPPFLAGS)
-CFLAGS_ALL    = -std=c11 $(OPT) $(WARN) $(SANFLAGS) -fPIC -pthread $(CFLAGS)
+CFLAGS_ALL    = -std=c11 $(OPT) $(MARCH) -ffp-contract=off $(WARN) $(SANFLAGS) -fPIC -pthread $(CFLAGS)
 LDFLAGS_ALL  := $(SANFLAGS) -pthread $(LDFLAGS)
 HDF5HL := $(subst -lhdf5,-lhdf5_hl -lhdf5,$(shell $(PKGCONFIG) --libs $(HDF5PC) 2>/dev/null))
 LIBS   := $(HDF5HL) $(shell $(PKGCONFIG) --libs $(filter-out $(HDF5PC),$(PKGS)) 2>/dev/null) -ldl -lm
@@ -67,25 +73,74 @@ $(B)/kv_version.h: FORCE
 .PHONY: FORCE
 FORCE:
 
-$(B)/%.o: %.c | $(B)/kv_version.h
+# Other flags than last time: everything is compiled again.
+$(B)/flags: FORCE
+	@mkdir -p $(@D); echo '$(CC) $(OPT) $(MARCH) $(SANFLAGS) $(WARN) $(CFLAGS) $(CPPFLAGS)' >$@.part; cmp -s $@.part $@ && rm $@.part || mv $@.part $@
+
+$(B)/%.o: %.c $(B)/flags | $(B)/kv_version.h
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c $< -o $@
+	@echo "  CC    $<"
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c $< -o $@
 
 $(LIB): $(LIBOBJ) $(KERNELOBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	$(Q)ar rcs $@ $^
 
 $(B)/kvsim: $(patsubst %.c,$(B)/%.o,$(wildcard sim/kvsim*.c)) $(LIB)
-	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) $(KERNELLIBS) -o $@
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ $(LIBS) $(KERNELLIBS) -o $@
 
 $(B)/roofline: $(patsubst %.c,$(B)/%.o,$(wildcard analysis/roofline*.c)) $(LIB)
-	$(CC) $(LDFLAGS_ALL) $^ $(LIBS) $(KERNELLIBS) -o $@
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ $(LIBS) $(KERNELLIBS) -o $@
 
 -include $(LIBOBJ:.o=.d) $(MAINS:%.c=$(B)/%.d) $(TESTSRC:%.c=$(B)/%.d) $(BENCHSRC:%.c=$(B)/%.d)
 
-.PHONY: clean help
+# ---- checks and chores ----
+.PHONY: lint format man install uninstall clean help test-gpu case-study
+lint:
+	@sh tests/lint.sh
+
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
+
+# Man pages come from --help, so that they cannot disagree with it.
+man: $(B)/man/kvsim.1 $(B)/man/roofline.1
+$(B)/man/%.1: $(B)/%
+	@mkdir -p $(@D)
+	help2man --no-info --no-discard-stderr -n "$(if $(filter kvsim,$*),replay KV-cache allocator traces,hold attention kernels against the roofline)" -o $@ $<
+
+DATADIR = $(DESTDIR)$(prefix)/share/kvroof
+install: all
+	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/lib/pkgconfig $(DESTDIR)$(prefix)/include/kvroof
+	install -m 755 $(B)/kvsim $(B)/roofline $(DESTDIR)$(prefix)/bin
+	install -m 644 $(LIB) $(DESTDIR)$(prefix)/lib
+	install -m 644 $(wildcard $(addsuffix /*.h,$(ROOMS))) $(DESTDIR)$(prefix)/include/kvroof
+	@printf 'prefix=%s\nName: kvroof\nDescription: KV pool replay and attention roofline library\nVersion: %s\nRequires: %s\nCflags: -I$${prefix}/include/kvroof\nLibs: -L$${prefix}/lib -lkvroof -lhdf5_hl -ldl -lm -pthread\n' \
+	  '$(prefix)' '$(VERSION)' '$(PKGS)' >$(DESTDIR)$(prefix)/lib/pkgconfig/kvroof.pc
+	for d in models/gpus $(wildcard models/kernels models/dram models/measured) notebooks-free-reports traces/samples; do \
+	  install -d $(DATADIR)/$$d && for f in $$d/*; do case $$f in *.c|*.h|*.mk) ;; *) [ -f $$f ] && install -m 644 $$f $(DATADIR)/$$d;; esac; done; done
+	install -d $(DESTDIR)$(prefix)/share/bash-completion/completions
+	install -m 644 analysis/completion.bash $(DESTDIR)$(prefix)/share/bash-completion/completions/kvsim
+	install -m 644 analysis/completion.bash $(DESTDIR)$(prefix)/share/bash-completion/completions/roofline
+	if command -v help2man >/dev/null; then $(MAKE) --no-print-directory man && install -d $(DESTDIR)$(prefix)/share/man/man1 && \
+	  install -m 644 $(B)/man/kvsim.1 $(B)/man/roofline.1 $(DESTDIR)$(prefix)/share/man/man1; fi
+
+uninstall:
+	rm -rf $(DESTDIR)$(prefix)/bin/kvsim $(DESTDIR)$(prefix)/bin/roofline $(DESTDIR)$(prefix)/lib/libkvroof.a \
+	  $(DESTDIR)$(prefix)/lib/pkgconfig/kvroof.pc $(DESTDIR)$(prefix)/include/kvroof $(DATADIR) \
+	  $(DESTDIR)$(prefix)/share/man/man1/kvsim.1 $(DESTDIR)$(prefix)/share/man/man1/roofline.1 \
+	  $(DESTDIR)$(prefix)/share/bash-completion/completions/kvsim $(DESTDIR)$(prefix)/share/bash-completion/completions/roofline
+
 clean:
 	rm -rf $(B)
 
 help:
-	@echo "all test test-gpu bench lint format fuzz man install case-study clean; SAN=address,undefined NVCC= B=dir prefix= DESTDIR="
+	@echo "make            kvsim and roofline in $(B)/; says what it found and what it leaves out"
+	@echo "make test       all tests that need no GPU; SUITE=name for one, RECORDINGS=DIR to check your own recordings"
+	@echo "make test-gpu   the tests that need a GPU"
+	@echo "make bench      benchmarks, each beside its floor"
+	@echo "make lint       rules a compiler does not know, cppcheck, shellcheck"
+	@echo "make fuzz-check / fuzz    our own driver under the sanitizers (RUNS=) / libFuzzer (FUZZ_SECONDS=)"
+	@echo "make format man install uninstall clean"
+	@echo "options         B=folder SAN=address,undefined NVCC= (no CUDA) MARCH= prefix= DESTDIR= V=1"

@@ -6,10 +6,10 @@
 
 #include "kvr_text.h"
 
-#define LEFT 36.0                            /* pt from the page's edge */
-#define WIDE (KVR_PAGE_WIDTH - 2 * LEFT)     /* pt that a line may take */
-#define KEYS 128.0                           /* pt of the column of keys */
-#define FOOTER 40.0                          /* pt kept free at the bottom */
+#define LEFT 36.0                        /* pt from the page's edge */
+#define WIDE (KVR_PAGE_WIDTH - 2 * LEFT) /* pt that a line may take */
+#define KEYS 128.0                       /* pt of the column of keys */
+#define FOOTER 40.0                      /* pt kept free at the bottom */
 
 kv_status kvr_job_open(const kvr_job *job, const char *file, FILE **f, kv_error *err) {
   char path[4096];
@@ -26,7 +26,8 @@ kv_status kvr_job_close(const kvr_job *job, FILE **f, kv_error *err) {
   bad |= fclose(*f);
   *f = NULL;
   if (!bad) return KV_OK;
-  return kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", job->folder, errno ? strerror(errno) : "write error");
+  return kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", job->folder,
+                 errno ? strerror(errno) : "write error");
 }
 
 void kvr_put_label(FILE *f, const kvr_label *label, const char *line) {
@@ -53,11 +54,14 @@ kv_status kvr_put_footer(const kvr_job *job, const char *gpu, const char *mark, 
   if (!st) st = kvr_text_attribute(&job->src, "host", host, sizeof host, err);
   if (!st) st = kvr_text_attribute(&job->src, "file_time", when, sizeof when, err);
   if (st) return st;
-  (void)snprintf(foot, sizeof foot, "%.120s  ·  %.60s %.60s  ·  host %.60s%s%.60s  ·  %s", job->name, creator, version,
-                 *host ? host : "unknown", *gpu ? "  ·  GPU " : "", gpu, *when ? when : "undated");
-  (void)kvr_wrap(foot, 8.5, false, WIDE - 190, 1, line, sizeof line);
+  (void)kvr_wrap(mark, 8.5, true, 290, 1, line, sizeof line);
+  kvr_put_text(job->vars, "MARK", line);
+  double left = WIDE - kvr_width(line, 8.5, true) - 50; /* 50 pt: the page's number and a gap */
+  (void)snprintf(foot, sizeof foot, "%.120s  ·  %.60s  ·  %.60s %.60s  ·  host %.60s%s%.60s", job->name,
+                 *when ? when : "undated", creator, version, *host ? host : "unknown",
+                 *gpu ? "  ·  GPU " : "", gpu);
+  (void)kvr_wrap(foot, 8.5, false, left, 1, line, sizeof line);
   kvr_put_text(job->vars, "FOOT", line);
-  kvr_put_text(job->vars, "MARK", mark);
   return KV_OK;
 }
 
@@ -80,18 +84,20 @@ typedef struct cover_sizes {
 } cover_sizes;
 
 typedef struct cover_pen {
-  FILE *f; /* NULL: only measure */
+  FILE *f;  /* NULL: only measure */
   double y; /* pt from the top */
 } cover_pen;
 
-static void put_lines(cover_pen *pen, double x, double size, bool bold, const char *colour, const char *lines) {
+static void put_lines(cover_pen *pen, double x, double size, bool bold, const char *colour,
+                      const char *lines) {
   while (*lines) {
     size_t n = strcspn(lines, "\n");
     char line[1400];
     (void)snprintf(line, sizeof line, "%.*s", (int)n, lines);
     pen->y += 1.36 * size;
     if (pen->f) {
-      const kvr_label label = {.x = x, .y = pen->y - 0.45 * size, .size = size, .bold = bold, .colour = colour};
+      const kvr_label label = {
+          .x = x, .y = pen->y - 0.45 * size, .size = size, .bold = bold, .colour = colour};
       kvr_put_label(pen->f, &label, line);
     }
     lines += n + (lines[n] == '\n');
@@ -101,8 +107,16 @@ static void put_lines(cover_pen *pen, double x, double size, bool bold, const ch
 static void put_box(const cover_pen *pen, double x0, double y0, double x1, double y1, const char *colour) {
   if (pen->f)
     fprintf(pen->f,
-            "set object rectangle from screen %.5f,%.5f to screen %.5f,%.5f behind fs solid 1 noborder fc rgb \"%s\"\n",
-            x0 / KVR_PAGE_WIDTH, 1 - y1 / KVR_PAGE_HEIGHT, x1 / KVR_PAGE_WIDTH, 1 - y0 / KVR_PAGE_HEIGHT, colour);
+            "set object rectangle from screen %.5f,%.5f to screen %.5f,%.5f behind fs solid 1 noborder fc "
+            "rgb \"%s\"\n",
+            x0 / KVR_PAGE_WIDTH, 1 - y1 / KVR_PAGE_HEIGHT, x1 / KVR_PAGE_WIDTH, 1 - y0 / KVR_PAGE_HEIGHT,
+            colour);
+}
+
+/* A size is too large while the verdict would have to be cut. */
+static bool verdict_fits(const kvr_cover *c, const cover_sizes *s) {
+  char lines[2400];
+  return kvr_wrap(c->verdict, s->verdict, true, WIDE - 32, 99, lines, sizeof lines) <= s->verdict_lines;
 }
 
 static void lay_rows(const kvr_cover *c, const cover_sizes *s, cover_pen *pen) {
@@ -111,7 +125,8 @@ static void lay_rows(const kvr_cover *c, const cover_sizes *s, cover_pen *pen) {
     cover_pen key = *pen;
     if (i % 2 == 0) { /* a light band on every second row guides the eye */
       size_t n = kvr_wrap(c->row[i].value, s->row, false, WIDE - KEYS - 8, s->row_lines, lines, sizeof lines);
-      put_box(pen, LEFT, pen->y + 0.1 * s->row, LEFT + WIDE, pen->y + 1.36 * s->row * (double)n + 0.22 * s->row, "#f4f4f4");
+      put_box(pen, LEFT, pen->y + 0.1 * s->row, LEFT + WIDE,
+              pen->y + 1.36 * s->row * (double)n + 0.22 * s->row, "#f4f4f4");
     }
     put_lines(&key, LEFT + 4, s->row, true, "#333333", c->row[i].key);
     (void)kvr_wrap(c->row[i].value, s->row, false, WIDE - KEYS - 8, s->row_lines, lines, sizeof lines);
@@ -128,8 +143,8 @@ static double lay_cover(const kvr_cover *c, const cover_sizes *s, FILE *f) {
   (void)kvr_wrap(c->title, 17, true, WIDE, 2, lines, sizeof lines);
   put_lines(&pen, LEFT, 17, true, "#000000", lines);
   double top = pen.y += 9;
-  (void)kvr_wrap(*c->verdict ? c->verdict : "No verdict is recorded in this dataset.", s->verdict, true, WIDE - 32,
-                 s->verdict_lines, lines, sizeof lines);
+  (void)kvr_wrap(*c->verdict ? c->verdict : "No verdict is recorded in this dataset.", s->verdict, true,
+                 WIDE - 32, s->verdict_lines, lines, sizeof lines);
   pen.y += 3;
   cover_pen measure = {.f = NULL, .y = pen.y};
   put_lines(&measure, 0, s->verdict, true, "", lines);
@@ -150,7 +165,9 @@ kv_status kvr_cover_write(const kvr_job *job, const kvr_cover *cover, kv_error *
   const size_t last = sizeof sizes / sizeof *sizes - 1;
   size_t i = 0;
   FILE *f;
-  while (i < last && lay_cover(cover, &sizes[i], NULL) > KVR_PAGE_HEIGHT - FOOTER) i++;
+  while (i < last &&
+         (!verdict_fits(cover, &sizes[i]) || lay_cover(cover, &sizes[i], NULL) > KVR_PAGE_HEIGHT - FOOTER))
+    i++;
   kv_status st = kvr_job_open(job, "cover-labels.gp", &f, err);
   if (st) return st;
   (void)lay_cover(cover, &sizes[i], f);

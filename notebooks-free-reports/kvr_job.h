@@ -1,7 +1,7 @@
 /* kvr_job.h - what the two kinds of report share: the job being done, the first page, tables for gnuplot.
  *
- * An exporter turns a dataset into tables (NAME.tsv), variables (vars.gp) and the first page (cover-labels.gp) in the
- * job's folder, and names the pages; the figure scripts see nothing else.
+ * An exporter turns a dataset into tables (NAME.tsv), variables (vars.gp) and the first page
+ * (cover-labels.gp) in the job's folder, and names the pages; the figure scripts see nothing else.
  */
 #ifndef KVR_JOB_H
 #define KVR_JOB_H
@@ -30,8 +30,8 @@ typedef struct kvr_job {
 /* The first page, collected row by row. */
 #define KVR_COVER_ROWS 24
 typedef struct kvr_cover {
-  const char *kind;  /* "Pool replay" */
-  char title[512];   /* what was looked at */
+  const char *kind; /* "Pool replay" */
+  char title[512];  /* what was looked at */
   char verdict[2048];
   char problem[1024];
   size_t rows;
@@ -40,8 +40,10 @@ typedef struct kvr_cover {
   } row[KVR_COVER_ROWS];
 } kvr_cover;
 
-/* Adds a row; one too many is dropped (the callers' number is fixed). An empty value becomes "not recorded". */
-void kvr_cover_row(kvr_cover *cover, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Adds a row; one too many is dropped (the callers' number is fixed). An empty value becomes "not recorded".
+ */
+void kvr_cover_row(kvr_cover *cover, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Lays the page out into cover-labels.gp: sizes shrink until it fits. */
 kv_status kvr_cover_write(const kvr_job *job, const kvr_cover *cover, kv_error *err);
 

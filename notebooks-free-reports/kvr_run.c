@@ -11,10 +11,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MISSING "gnuplot is not installed or not on PATH; reports need it (Debian and Ubuntu package: gnuplot-nox)"
+#define MISSING \
+  "gnuplot is not installed or not on PATH; reports need it (Debian and Ubuntu package: gnuplot-nox)"
 
 static bool dropped(const char *variable) {
-  static const char *const prefix[] = {"GNUTERM=", "GNUPLOT_", "GDFONTPATH=", "FIT_", "LC_ALL=", "SOURCE_DATE_EPOCH="};
+  static const char *const prefix[] = {
+      "GNUTERM=", "GNUPLOT_", "GDFONTPATH=", "FIT_", "LC_ALL=", "SOURCE_DATE_EPOCH="};
   for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
     if (!strncmp(variable, prefix[i], strlen(prefix[i]))) return true;
   return false;
@@ -72,14 +74,16 @@ static double now(void) {
   return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
 }
 
-/* Polls rather than taking over SIGCHLD or an alarm, which belong to the program. Returns false on the time limit. */
+/* Polls rather than taking over SIGCHLD or an alarm, which belong to the program. Returns false on the time
+ * limit. */
 static bool wait_until(pid_t pid, double deadline, int *status) {
   const struct timespec nap = {.tv_nsec = 5000000};
   for (;;) {
     pid_t got = waitpid(pid, status, WNOHANG);
     if (got == pid) return true;
     if (got < 0 && errno != EINTR) {
-      *status = 0x7f00; /* somebody else reaped it (SIGCHLD ignored): take the missing output as the verdict */
+      *status =
+          0x7f00; /* somebody else reaped it (SIGCHLD ignored): take the missing output as the verdict */
       return true;
     }
     if (now() > deadline) {
@@ -115,10 +119,12 @@ kv_status kvr_run_gnuplot(const kvr_run_options *options, kv_error *err) {
   if (ended && WIFEXITED(status) && WEXITSTATUS(status) == 0) return KV_OK;
   last_words(options->folder, words, sizeof words);
   if (!ended)
-    return kv_fail(err, KV_ERR_IO, "gnuplot: stopped after %g s without an end; its last line: %s", options->time_limit,
-                   words);
+    return kv_fail(err, KV_ERR_IO, "gnuplot: stopped after %g s without an end; its last line: %s",
+                   options->time_limit, words);
   if (WIFSIGNALED(status))
     return kv_fail(err, KV_ERR_IO, "gnuplot: ended by signal %d; its last line: %s", WTERMSIG(status), words);
-  if (WEXITSTATUS(status) == 127 && !strcmp(words, "it said nothing")) return kv_fail(err, KV_ERR_IO, MISSING);
-  return kv_fail(err, KV_ERR_IO, "gnuplot: failed with status %d; its last line: %s", WEXITSTATUS(status), words);
+  if (WEXITSTATUS(status) == 127 && !strcmp(words, "it said nothing"))
+    return kv_fail(err, KV_ERR_IO, MISSING);
+  return kv_fail(err, KV_ERR_IO, "gnuplot: failed with status %d; its last line: %s", WEXITSTATUS(status),
+                 words);
 }

@@ -24,11 +24,12 @@ kv_status kvr_source_open(const char *path, kvr_source *src, char *kind, size_t 
   kv_h5_quiet();
   src->file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
   if (src->file < 0)
-    return kv_fail(err, KV_ERR_INPUT, "%s: not an HDF5 file, or damaged; name a dataset written by kvsim or roofline",
-                   path);
+    return kv_fail(err, KV_ERR_INPUT,
+                   "%s: not an HDF5 file, or damaged; name a dataset written by kvsim or roofline", path);
   st = kv_h5_get_str(src->file, "Conventions", kind, size, err);
   if (st == KV_END || st == KV_ERR_INPUT)
-    st = kv_fail(err, KV_ERR_INPUT, "%s: has no attribute Conventions, so it is no dataset of kvsim or roofline", path);
+    st = kv_fail(err, KV_ERR_INPUT,
+                 "%s: has no attribute Conventions, so it is no dataset of kvsim or roofline", path);
   if (st) kvr_source_close(src);
   return st;
 }
@@ -45,13 +46,13 @@ static kv_status open_column(const kvr_source *src, kvr_table *t, size_t c, kv_e
   (void)snprintf(name, sizeof name, "%s/%s", t->group, t->name[c]);
   kv_status st = kv_h5_open_column(src->file, src->path, name, &t->dataset[c], &rows, &elem, err);
   if (st == KV_END)
-    return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s' is missing; write the file anew with this version", src->path,
-                   name);
+    return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s' is missing; write the file anew with this version",
+                   src->path, name);
   if (st) return st;
   if (c == 0) t->rows = rows;
   if (rows != t->rows)
-    return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s' has %llu rows, but '/%s/%s' has %llu", src->path, name,
-                   (unsigned long long)rows, t->group, t->name[0], (unsigned long long)t->rows);
+    return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s' has %llu rows, but '/%s/%s' has %llu", src->path,
+                   name, (unsigned long long)rows, t->group, t->name[0], (unsigned long long)t->rows);
   return KV_OK;
 }
 
@@ -68,11 +69,12 @@ kv_status kvr_table_open(const kvr_source *src, const char *group, const char *c
   return st;
 }
 
-static kv_status read_column(const kvr_source *src, kvr_table *t, size_t c, hsize_t start, hsize_t n, kv_error *err) {
+static kv_status read_column(const kvr_source *src, kvr_table *t, size_t c, hsize_t start, hsize_t n,
+                             kv_error *err) {
   double *grown = realloc(t->value[c], (size_t)(n ? n : 1) * sizeof *grown);
   if (!grown)
-    return kv_fail(err, KV_ERR_MEMORY, "%s: '/%s/%s': out of memory for %llu rows", src->path, t->group, t->name[c],
-                   (unsigned long long)n);
+    return kv_fail(err, KV_ERR_MEMORY, "%s: '/%s/%s': out of memory for %llu rows", src->path, t->group,
+                   t->name[c], (unsigned long long)n);
   t->value[c] = grown;
   if (n == 0) return KV_OK;
   hid_t file = H5Dget_space(t->dataset[c]), memory = H5Screate_simple(1, &n, NULL);
@@ -81,14 +83,15 @@ static kv_status read_column(const kvr_source *src, kvr_table *t, size_t c, hsiz
   (void)H5Sclose(memory);
   (void)H5Sclose(file);
   if (bad >= 0) return KV_OK;
-  return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s/%s' cannot be read: the file is damaged", src->path, t->group,
-                 t->name[c]);
+  return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s/%s' cannot be read: the file is damaged", src->path,
+                 t->group, t->name[c]);
 }
 
 kv_status kvr_table_read(const kvr_source *src, kvr_table *t, uint64_t start, uint64_t n, kv_error *err) {
   if (start > t->rows || n > t->rows - start || n > SIZE_MAX / sizeof(double))
-    return kv_fail(err, KV_ERR_INPUT, "%s: '/%s' has %llu rows; rows %llu to %llu were asked for", src->path, t->group,
-                   (unsigned long long)t->rows, (unsigned long long)start, (unsigned long long)(start + n));
+    return kv_fail(err, KV_ERR_INPUT, "%s: '/%s' has %llu rows; rows %llu to %llu were asked for", src->path,
+                   t->group, (unsigned long long)t->rows, (unsigned long long)start,
+                   (unsigned long long)(start + n));
   for (size_t c = 0; c < t->columns; c++) {
     kv_status st = read_column(src, t, c, start, n, err);
     if (st) return st;
@@ -143,8 +146,8 @@ static size_t string_width(hid_t dataset, uint64_t *n) {
   hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
   hsize_t dims = 0;
   size_t width = 0;
-  if (H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0 && H5Sget_simple_extent_ndims(space) == 1 &&
-      H5Sget_simple_extent_dims(space, &dims, NULL) == 1)
+  if (H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0 &&
+      H5Sget_simple_extent_ndims(space) == 1 && H5Sget_simple_extent_dims(space, &dims, NULL) == 1)
     width = H5Tget_size(type);
   *n = dims;
   (void)H5Sclose(space);
@@ -153,14 +156,13 @@ static size_t string_width(hid_t dataset, uint64_t *n) {
 }
 
 /* Strings that fill their width have no terminator in the file: each gets a cell one byte longer. */
-static kv_status read_strings(const kvr_source *src, const char *name, hid_t dataset, uint64_t n, size_t stored,
-                              char **text, kv_error *err) {
+static kv_status read_strings(const kvr_source *src, const char *name, hid_t dataset, uint64_t n,
+                              size_t stored, char **text, kv_error *err) {
   kv_status st = KV_OK;
   hid_t type = H5Dget_type(dataset);
   char *raw = calloc((size_t)n + 1, stored);
   *text = calloc((size_t)n + 1, stored + 1);
-  if (!raw || !*text)
-    st = kv_fail(err, KV_ERR_MEMORY, "%s: '/%s': out of memory", src->path, name);
+  if (!raw || !*text) st = kv_fail(err, KV_ERR_MEMORY, "%s: '/%s': out of memory", src->path, name);
   else if (n && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, raw) < 0)
     st = kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s' cannot be read: the file is damaged", src->path, name);
   for (uint64_t i = 0; !st && i < n; i++) memcpy(*text + i * (stored + 1), raw + i * stored, stored);
@@ -173,28 +175,29 @@ static kv_status read_strings(const kvr_source *src, const char *name, hid_t dat
   return st;
 }
 
-kv_status kvr_strings(const kvr_source *src, const char *name, uint64_t expect, char **text, size_t *width, uint64_t *n,
-                      kv_error *err) {
+kv_status kvr_strings(const kvr_source *src, const char *name, uint64_t expect, char **text, size_t *width,
+                      uint64_t *n, kv_error *err) {
   *text = NULL;
   hid_t dataset = stays_inside(src->file, name) ? H5Dopen2(src->file, name, H5P_DEFAULT) : -1;
   if (dataset < 0)
-    return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s' is missing; write the file anew with this version", src->path,
-                   name);
+    return kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s' is missing; write the file anew with this version",
+                   src->path, name);
   kv_status st;
   size_t stored = string_width(dataset, n);
   if (stored == 0 || stored > 65536 || external_files(dataset) != 0)
-    st = kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s' is not a column of fixed-length strings", src->path, name);
+    st = kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s' is not a column of fixed-length strings", src->path,
+                 name);
   else if (expect != UINT64_MAX && *n != expect)
     st = kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s' has %llu rows instead of %llu", src->path, name,
                  (unsigned long long)*n, (unsigned long long)expect);
-  else
-    st = read_strings(src, name, dataset, *n, stored, text, err);
+  else st = read_strings(src, name, dataset, *n, stored, text, err);
   *width = stored + 1;
   (void)H5Dclose(dataset);
   return st;
 }
 
-kv_status kvr_text_attribute(const kvr_source *src, const char *name, char *text, size_t size, kv_error *err) {
+kv_status kvr_text_attribute(const kvr_source *src, const char *name, char *text, size_t size,
+                             kv_error *err) {
   text[0] = '\0';
   kv_status st = kv_h5_get_str(src->file, name, text, size, err);
   if (st == KV_ERR_INPUT) return kv_fail(err, st, "%s: attribute '%s' is not one string", src->path, name);

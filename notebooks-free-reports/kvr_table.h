@@ -16,8 +16,8 @@ typedef struct kvr_source {
   const char *path;
 } kvr_source;
 
-/* Opens a file and copies its Conventions into kind (size bytes). A missing or unreadable file is KV_ERR_IO, one that
- * is not HDF5 or has no Conventions KV_ERR_INPUT. On failure nothing is open. */
+/* Opens a file and copies its Conventions into kind (size bytes). A missing or unreadable file is KV_ERR_IO,
+ * one that is not HDF5 or has no Conventions KV_ERR_INPUT. On failure nothing is open. */
 kv_status kvr_source_open(const char *path, kvr_source *src, char *kind, size_t size, kv_error *err);
 void kvr_source_close(kvr_source *src); /* safe on a closed or zeroed-with-file=-1 source */
 
@@ -33,8 +33,8 @@ typedef struct kvr_table {
   const char *group;
 } kvr_table;
 
-/* Opens columns group/names[0..columns). KV_ERR_INPUT names a missing column or one of another length. On failure
- * nothing is open, and *t may be closed once more. */
+/* Opens columns group/names[0..columns). KV_ERR_INPUT names a missing column or one of another length. On
+ * failure nothing is open, and *t may be closed once more. */
 kv_status kvr_table_open(const kvr_source *src, const char *group, const char *const *names, size_t columns,
                          kvr_table *t, kv_error *err);
 /* Reads rows [start, start + n) into t->value[c][0..n). KV_ERR_INPUT where they are not in the file. */
@@ -45,13 +45,14 @@ void kvr_table_close(kvr_table *t);
 kv_status kvr_table_load(const kvr_source *src, const char *group, const char *const *names, size_t columns,
                          kvr_table *t, kv_error *err);
 
-/* A column of fixed-length strings: *text is one block of n * *width bytes, each string terminated; the caller frees
- * it. expect is the length required, or UINT64_MAX for any. KV_ERR_INPUT where it is missing or something else. */
-kv_status kvr_strings(const kvr_source *src, const char *name, uint64_t expect, char **text, size_t *width, uint64_t *n,
-                      kv_error *err);
+/* A column of fixed-length strings: *text is one block of n * *width bytes, each string terminated; the
+ * caller frees it. expect is the length required, or UINT64_MAX for any. KV_ERR_INPUT where it is missing or
+ * something else. */
+kv_status kvr_strings(const kvr_source *src, const char *name, uint64_t expect, char **text, size_t *width,
+                      uint64_t *n, kv_error *err);
 
-/* Root attributes. Text: "" where there is none (KV_OK), so that a report can say so. Number: NaN where there is none.
- * An attribute of another type is KV_ERR_INPUT. */
+/* Root attributes. Text: "" where there is none (KV_OK), so that a report can say so. Number: NaN where there
+ * is none. An attribute of another type is KV_ERR_INPUT. */
 kv_status kvr_text_attribute(const kvr_source *src, const char *name, char *text, size_t size, kv_error *err);
 kv_status kvr_number_attribute(const kvr_source *src, const char *name, double *value, kv_error *err);
 

@@ -4,10 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the UTF-8 character at s: 1 to 4, or 0 where it is none (RFC 3629, overlong forms and surrogates out). */
+/* Bytes of the UTF-8 character at s: 1 to 4, or 0 where it is none (RFC 3629, overlong forms and surrogates
+ * out). */
 static size_t character(const unsigned char *s) {
   if (s[0] < 0x80) return 1;
-  size_t n = s[0] >= 0xC2 && s[0] <= 0xDF ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4 : 0;
+  size_t n = s[0] >= 0xC2 && s[0] <= 0xDF   ? 2
+             : (s[0] & 0xF0) == 0xE0        ? 3
+             : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4
+                                            : 0;
   for (size_t i = 1; i < n; i++)
     if ((s[i] & 0xC0) != 0x80) return 0;
   if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
@@ -24,8 +28,7 @@ void kvr_clean(const char *text, char *clean, size_t size, bool keep_lines) {
     bool bad = n == 0 || *s == 0x7F || (*s < 0x20 && !(keep_lines && *s == '\n'));
     if (n == 0) n = 1;
     if (at + (bad ? 1 : n) >= size) break;
-    if (bad)
-      clean[at++] = *s == '\t' || *s == '\n' ? ' ' : '?';
+    if (bad) clean[at++] = *s == '\t' || *s == '\n' ? ' ' : '?';
     else
       for (size_t i = 0; i < n; i++) clean[at++] = (char)s[i];
     s += n;
@@ -38,12 +41,9 @@ void kvr_put_quoted(FILE *f, const char *text) {
   kvr_clean(text, clean, sizeof clean, true);
   fputc('\'', f);
   for (const char *c = clean; *c; c++) {
-    if (*c == '\n')
-      fputs("'.\"\\n\".'", f);
-    else if (*c == '\'')
-      fputs("''", f);
-    else
-      fputc(*c, f);
+    if (*c == '\n') fputs("'.\"\\n\".'", f);
+    else if (*c == '\'') fputs("''", f);
+    else fputc(*c, f);
   }
   fputc('\'', f);
 }
@@ -57,15 +57,12 @@ void kvr_put_text(FILE *f, const char *name, const char *text) {
 void kvr_put_number(FILE *f, const char *name, double value) {
   if (isfinite(value))
     fprintf(f, "%s = %.17g%s\n", name, value, value == floor(value) && fabs(value) < 1e15 ? ".0" : "");
-  else
-    fprintf(f, "%s = NaN\n", name);
+  else fprintf(f, "%s = NaN\n", name);
 }
 
 void kvr_put_cell(FILE *f, double value) {
-  if (isfinite(value))
-    fprintf(f, "%.9g\t", value);
-  else
-    fputs("NaN\t", f);
+  if (isfinite(value)) fprintf(f, "%.9g\t", value);
+  else fputs("NaN\t", f);
 }
 
 void kvr_put_word(FILE *f, const char *text) {
@@ -78,7 +75,8 @@ void kvr_put_word(FILE *f, const char *text) {
 /* Advance widths of DejaVu Sans in thousandths of an em, by classes. */
 static double advance(char c) {
   if (strchr("ijl'", c)) return 278;
-  if (strchr(" ,.;:!|()[]/\\fIt", c)) return c == '(' || c == ')' || c == '[' || c == ']' || c == 't' ? 392 : 340;
+  if (strchr(" ,.;:!|()[]/\\fIt", c))
+    return c == '(' || c == ')' || c == '[' || c == ']' || c == 't' ? 392 : 340;
   if (strchr("rJ\"-", c)) return 411;
   if (strchr("mW@%", c)) return 980;
   if (strchr("wMQGOHDNUX+=<>~", c)) return 818;
@@ -97,7 +95,8 @@ double kvr_width(const char *text, double size, bool bold) {
   return em * 0.001 * size * (bold ? 1.12 : 1.0);
 }
 
-/* The longest head of `text` that fits and ends before a blank (else at a character); *skip covers the blank too. */
+/* The longest head of `text` that fits and ends before a blank (else at a character); *skip covers the blank
+ * too. */
 static size_t head_that_fits(const char *text, double size, bool bold, double width, size_t *skip) {
   size_t at = 0, blank = 0;
   double w = 0;
@@ -119,7 +118,8 @@ static size_t head_that_fits(const char *text, double size, bool bold, double wi
 }
 
 /* Makes room for an ellipsis at the end of out[0..at) within the line that starts at `line`. */
-static size_t with_ellipsis(char *out, size_t line, size_t at, size_t out_size, double size, bool bold, double width) {
+static size_t with_ellipsis(char *out, size_t line, size_t at, size_t out_size, double size, bool bold,
+                            double width) {
   static const char dots[] = "…";
   while (at > line) {
     out[at] = '\0';
@@ -131,7 +131,8 @@ static size_t with_ellipsis(char *out, size_t line, size_t at, size_t out_size, 
   return at + sizeof dots - 1;
 }
 
-size_t kvr_wrap(const char *text, double size, bool bold, double width, size_t lines, char *out, size_t out_size) {
+size_t kvr_wrap(const char *text, double size, bool bold, double width, size_t lines, char *out,
+                size_t out_size) {
   char clean[4096];
   size_t made = 0, at = 0, skip = 0;
   kvr_clean(text, clean, sizeof clean, true);
@@ -158,18 +159,28 @@ kvr_word kvr_count(double value) {
     long n = labs((long)value);
     const char *sign = value < 0 ? "-" : "";
     if (n >= 1000000)
-      (void)snprintf(w.text, sizeof w.text, "%s%ld,%03ld,%03ld", sign, n / 1000000, n / 1000 % 1000, n % 1000);
-    else if (n >= 1000)
-      (void)snprintf(w.text, sizeof w.text, "%s%ld,%03ld", sign, n / 1000, n % 1000);
-    else
-      (void)snprintf(w.text, sizeof w.text, "%s%ld", sign, n);
+      (void)snprintf(w.text, sizeof w.text, "%s%ld,%03ld,%03ld", sign, n / 1000000, n / 1000 % 1000,
+                     n % 1000);
+    else if (n >= 1000) (void)snprintf(w.text, sizeof w.text, "%s%ld,%03ld", sign, n / 1000, n % 1000);
+    else (void)snprintf(w.text, sizeof w.text, "%s%ld", sign, n);
   } else {
     return kvr_si(value, "");
   }
   return w;
 }
 
-static kvr_word scaled(double value, double base, const char *const *prefix, size_t prefixes, const char *unit) {
+kvr_word kvr_amount(double value) {
+  kvr_word w;
+  if (isfinite(value) && fabs(value) >= 999.5 && fabs(value) < 1e7) {
+    double step = pow(10, floor(log10(fabs(value))) - 2);
+    return kvr_count(round(round(value / step) * step));
+  }
+  (void)snprintf(w.text, sizeof w.text, "%.3g", value);
+  return isfinite(value) ? w : kvr_count(value);
+}
+
+static kvr_word scaled(double value, double base, const char *const *prefix, size_t prefixes,
+                       const char *unit) {
   kvr_word w;
   size_t p = 0;
   if (!isfinite(value)) {
@@ -187,6 +198,11 @@ static kvr_word scaled(double value, double base, const char *const *prefix, siz
 }
 
 kvr_word kvr_bytes(double value) {
+  if (value >= 0 && value < 10240 && value == floor(value)) { /* a row's size is quoted in bytes */
+    kvr_word w = kvr_count(value);
+    strcat(w.text, " B");
+    return w;
+  }
   static const char *const prefix[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi"};
   return scaled(value, 1024, prefix, 6, "B");
 }
@@ -194,4 +210,21 @@ kvr_word kvr_bytes(double value) {
 kvr_word kvr_si(double value, const char *unit) {
   static const char *const prefix[] = {"", "k", "M", "G", "T", "P", "E"};
   return scaled(value, 1000, prefix, 7, unit);
+}
+
+kvr_word kvr_time(double seconds) {
+  static const char *const unit[] = {"s", "ms", "us", "ns"};
+  kvr_word w;
+  size_t u = 0;
+  if (!isfinite(seconds)) return kvr_si(seconds, "s");
+  while (u < 3 && fabs(seconds) < 0.9995) {
+    seconds *= 1000;
+    u++;
+  }
+  (void)snprintf(w.text, sizeof w.text, "%.*f %s",
+                 seconds >= 99.95   ? 0
+                 : seconds >= 9.995 ? 1
+                                    : 2,
+                 seconds, unit[u]);
+  return w;
 }

@@ -14,12 +14,12 @@ if (POOL_ROWS > 0) {
   set xlabel "scheduler step"
   set ylabel SCALE == 1e6 ? "slots (million)" : SCALE == 1e3 ? "slots (thousand)" : "slots"
   set y2label POOL * GIB >= 1 ? "KV memory (GiB)" : "KV memory (MiB)" font FACE.",12.5" offset -0.5
-  set border 11
+  set border 15
   set y2tics
   set xrange [STEP_FIRST:STEP_LAST > STEP_FIRST ? STEP_LAST : STEP_FIRST + 1]
   set yrange [0:POOL / SCALE]
   set y2range [0:POOL * MEMORY]
-  set key at screen 0.915,0.842 right top horizontal reverse Left samplen 2 width 2
+  set key at screen 0.915,0.842 right top horizontal reverse Left samplen 2 width 1 maxrows 1
   plot 'pool.tsv' using 1:(0):(($2) / SCALE) with filledcurves fc rgb "#0072B2" title "live", \
        '' using 1:(($2) / SCALE):(($2 + $3) / SCALE) with filledcurves fc rgb "#a9d3ee" title "cached", \
        '' using 1:(($2 + $3) / SCALE):(POOL / SCALE) with filledcurves fc rgb "#f3f3f3" title "free", \

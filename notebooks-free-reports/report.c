@@ -37,7 +37,8 @@ void kvr_report_name(const char *dataset, char *name, size_t size) {
 static kv_status make_folders(const char *dir, kv_error *err) {
   char path[PATH_MAX];
   size_t n = strlen(dir);
-  if (n == 0 || n + 64 > sizeof path) return kv_fail(err, KV_ERR_USAGE, "report folder '%s': not a usable path", dir);
+  if (n == 0 || n + 64 > sizeof path)
+    return kv_fail(err, KV_ERR_USAGE, "report folder '%s': not a usable path", dir);
   memcpy(path, dir, n + 1);
   for (size_t i = 1; i <= n; i++) {
     if (path[i] != '/' && path[i] != '\0') continue;
@@ -75,10 +76,11 @@ static void close_workshop(workshop *w) {
 /* Scripts are seen through links: whatever their folder is called, gnuplot gets plain names. */
 static kv_status link_script(const workshop *w, const char *share, const char *script, kv_error *err) {
   char target[PATH_MAX], joined[PATH_MAX], link[PATH_MAX + 300];
-  if (snprintf(joined, sizeof joined, "%s/%s", share, script) >= (int)sizeof joined || !realpath(joined, target) ||
-      access(target, R_OK) != 0)
-    return kv_fail(err, KV_ERR_IO, "%s/%s: figure script cannot be read: %s; install anew or set KVROOF_SHARE", share,
-                   script, strerror(errno));
+  if (snprintf(joined, sizeof joined, "%s/%s", share, script) >= (int)sizeof joined ||
+      !realpath(joined, target) || access(target, R_OK) != 0)
+    return kv_fail(err, KV_ERR_IO,
+                   "%s/%s: figure script cannot be read: %s; install anew or set KVROOF_SHARE", share, script,
+                   strerror(errno));
   (void)snprintf(link, sizeof link, "%s/%s", w->folder, script);
   if (symlink(target, link) == 0 || errno == EEXIST) return KV_OK;
   return kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", w->folder, strerror(errno));
@@ -124,13 +126,11 @@ static kv_status export_dataset(const char *dataset, kvr_job *job, kv_error *err
   st = kvr_job_open(job, "vars.gp", &job->vars, err);
   if (st) goto done;
   kvr_put_text(job->vars, "NAME", job->name);
-  if (!strcmp(kind, "kvsim-1"))
-    st = kvr_export_kvsim(job, err);
-  else if (!strcmp(kind, "roofline-1"))
-    st = kvr_export_roofline(job, err);
+  if (!strcmp(kind, "kvsim-1")) st = kvr_export_kvsim(job, err);
+  else if (!strcmp(kind, "roofline-1")) st = kvr_export_roofline(job, err);
   else
-    st = kv_fail(err, KV_ERR_INPUT, "%s: is a '%.40s' file; a report is made of a kvsim-1 or roofline-1 file", dataset,
-                 kind);
+    st = kv_fail(err, KV_ERR_INPUT, "%s: is a '%.40s' file; a report is made of a kvsim-1 or roofline-1 file",
+                 dataset, kind);
   kv_status closed = kvr_job_close(job, &job->vars, st ? NULL : err);
   if (!st) st = closed;
 done:
@@ -142,28 +142,42 @@ done:
 
 /* ---- what gnuplot left ---- */
 
-static kv_status check_made(const workshop *w, const char *file, const char *signature, kv_error *err) {
-  char path[PATH_MAX + 300], head[8] = {0};
+/* What a whole file begins and ends with: a disk that fills up leaves a good beginning. */
+typedef struct file_kind {
+  const char *head, *tail;
+  size_t head_size, tail_size;
+} file_kind;
+
+static kv_status check_made(const workshop *w, const char *file, const file_kind *kind, kv_error *err) {
+  char path[PATH_MAX + 300], head[8] = {0}, tail[12] = {0};
   (void)snprintf(path, sizeof path, "%s/%s", w->folder, file);
   FILE *f = fopen(path, "re");
-  size_t got = f ? fread(head, 1, sizeof head, f) : 0;
+  bool good = f && fread(head, 1, kind->head_size, f) == kind->head_size &&
+              !memcmp(head, kind->head, kind->head_size) && !fseek(f, -(long)kind->tail_size, SEEK_END) &&
+              fread(tail, 1, kind->tail_size, f) == kind->tail_size &&
+              !memcmp(tail, kind->tail, kind->tail_size);
   if (f) (void)fclose(f);
-  if (got == sizeof head && !memcmp(head, signature, strlen(signature))) return KV_OK;
-  return kv_fail(err, KV_ERR_IO, "gnuplot ended without an error but wrote no valid %s (disk full? no cairo terminals?"
-                 " Debian package gnuplot-nox has them)", file);
+  if (good) return KV_OK;
+  return kv_fail(err, KV_ERR_IO,
+                 "%s: gnuplot ended without an error but wrote no whole %s (disk full? no cairo terminals? "
+                 "Debian package gnuplot-nox has them)",
+                 w->dir, file);
 }
 
 static kv_status check_all(const workshop *w, const kvr_job *job, kv_error *err) {
-  kv_status st = check_made(w, "report.pdf", "%PDF-", err);
+  static const file_kind pdf = {"%PDF-", "%%EOF\n", 5, 6},
+                         png = {"\x89PNG\r\n\x1a\n", "IEND\xae\x42\x60\x82", 8, 8};
+  kv_status st = check_made(w, "report.pdf", &pdf, err);
   for (size_t i = 0; i < job->page_count && !st; i++) {
     char file[32];
     (void)snprintf(file, sizeof file, "page-%02zu.png", i + 1);
-    st = check_made(w, file, "\x89PNG\r\n\x1a\n", err);
+    st = check_made(w, file, &png, err);
   }
   return st;
 }
 
-/* cairo 1.16 writes the clock's time into the PDF; the dataset's time makes the bytes depend on the dataset alone. */
+/* cairo 1.16 writes the clock's time into the PDF; the dataset's time makes the bytes depend on the dataset
+ * alone. */
 static kv_status set_creation_date(const workshop *w, time_t when, kv_error *err) {
   static const char mark[] = "/CreationDate (D:";
   char path[PATH_MAX + 300], digits[15];
@@ -233,13 +247,13 @@ static kv_status draw(const workshop *w, const kvr_options *o, time_t when, kv_e
   return kvr_run_gnuplot(&run, err);
 }
 
-static kv_status choose_name(const char *dataset, const kvr_options *o, char *name, size_t size, kv_error *err) {
-  if (o->name)
-    (void)snprintf(name, size, "%s", o->name);
-  else
-    kvr_report_name(dataset, name, size);
+static kv_status choose_name(const char *dataset, const kvr_options *o, char *name, size_t size,
+                             kv_error *err) {
+  if (o->name) (void)snprintf(name, size, "%s", o->name);
+  else kvr_report_name(dataset, name, size);
   if (*name && !strchr(name, '/')) return KV_OK;
-  return kv_fail(err, KV_ERR_USAGE, "'%s' cannot name a report: it must be a file name without a slash", name);
+  return kv_fail(err, KV_ERR_USAGE, "'%s' cannot name a report: it must be a file name without a slash",
+                 name);
 }
 
 kv_status kvr_report(const char *dataset, const char *dir, const char *share, const kvr_options *options,

@@ -20,7 +20,7 @@ if (SERIES > 0) {
   set ylabel "effective bandwidth (useful KV, GB/s, log)"
   if (BW_COUNT > 0) { do for [k = 1:int(BW_COUNT)] {
     set arrow 20 + k from X_LOW,BW_VALUE[k] to X_HIGH,BW_VALUE[k] nohead lw 2 dt roof_dash(k) lc rgb INK back
-    set label 20 + k BW_TITLE[k] at X_LOW * 1.1,BW_VALUE[k] left offset 0,(k % 2 ? -0.65 : 0.65) font FACE.",10" front
+    set label 20 + k BW_TITLE[k] at X_LOW * 1.1,BW_VALUE[k] left offset 0,(k == 1 ? -0.65 : 0.65) font FACE.",10" front
   } }
   plot for [s = 0:int(SERIES) - 1] 'points.tsv' index s using 1:12 with points pt 1 ps 0.9 lw 1 lc rgb GREY, \
        for [s = 0:int(SERIES) - 1] '' index s using 1:11 with linespoints pt hollow(SERIES_KERNEL[s + 1]) ps 1 \

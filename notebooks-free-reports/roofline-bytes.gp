@@ -17,7 +17,7 @@ if (BYTE_ROWS > 0) {
   set ytics font FACE.",10.5" scale 0
   unset grid
   set grid xtics
-  set key at screen 0.957,0.842 right top horizontal Left reverse width 2
+  set key at screen 0.957,0.842 right top horizontal Left reverse width 1 maxrows 1
   set arrow 1 from 1, graph 0 to 1, graph 1 nohead lw 1.6 lc rgb INK front
   SMALL = BYTE_ROWS > 6 ? "8" : "9.5"
   plot 'bytes.tsv' using 3:1:(1):3:($1 - 0.34):($1 - 0.12) with boxxyerror fs solid 1 border lc rgb INK fc rgb "#0072B2" title "from DRAM", \

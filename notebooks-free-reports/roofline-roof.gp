@@ -23,24 +23,24 @@ if (!strlen(NOTE)) {
   set xlabel "arithmetic intensity (useful FLOP per useful byte, log)"
   set ylabel "useful arithmetic (TFLOP/s, log)"
   # The slope of a bandwidth roof on paper, for its label.
-  SLOPE = atan2(0.69 * 526 / log10(Y_HIGH / Y_LOW), 0.65 * 842 / log10(X_HIGH / X_LOW)) * 180 / pi
+  SLOPE = atan2(0.69 * 526 / log10(Y_HIGH / Y_LOW), 0.64 * 842 / log10(X_HIGH / X_LOW)) * 180 / pi
   if (BW_COUNT > 0) { do for [k = 1:int(BW_COUNT)] {
-    set label 20 + k BW_TITLE[k] at X_LOW * 1.25,BW_VALUE[k] * 1e-3 * X_LOW * 1.25 left rotate by SLOPE offset 0,0.75 font FACE.",10" front
+    set label 20 + k BW_TITLE[k] at X_LOW * 1.25,BW_VALUE[k] * 1e-3 * X_LOW * 1.25 left rotate by SLOPE offset -0.5,0.9 font FACE.",10" front
+    END = smaller(X_HIGH, (FL_COUNT > 0 ? TOP : Y_HIGH) / (BW_VALUE[k] * 1e-3))
+    set arrow 20 + k from X_LOW,BW_VALUE[k] * 1e-3 * X_LOW to END,BW_VALUE[k] * 1e-3 * END nohead lw 2.2 dt roof_dash(k) lc rgb INK back
   } }
+  FASTEST = BW_COUNT > 1 ? larger(BW_VALUE[1], BW_VALUE[2]) : BW_VALUE[1]
   if (FL_COUNT > 0) { do for [k = 1:int(FL_COUNT)] {
-    set label 30 + k FL_TITLE[k] at X_HIGH / 1.08,FL_VALUE[k] right offset 0,(k % 2 ? -0.6 : 0.6) font FACE.",10" front
+    set label 30 + k FL_TITLE[k] at X_HIGH / 1.08,FL_VALUE[k] right offset (k > 2 ? -28 * (k - 2) : 0),(k == 1 ? -0.65 : 0.65) font FACE.",10" front
+    set arrow 30 + k from larger(X_LOW, BW_COUNT > 0 ? FL_VALUE[k] / (FASTEST * 1e-3) : X_LOW),FL_VALUE[k] to X_HIGH,FL_VALUE[k] \
+      nohead lw 2.2 dt roof_dash(k) lc rgb INK back
   } }
   if (RIDGE > 0) {
     set arrow 1 from RIDGE,Y_LOW to RIDGE,TOP nohead lw 1 dt 3 lc rgb GREY back
     set label 1 sprintf("ridge %.0f FLOP/B", RIDGE) at RIDGE,Y_LOW right offset -0.6,0.8 font FACE.",10" tc rgb GREY front
   }
-  set samples 500
   side(k) = 1.09 ** (k - (KERNELS - 1) / 2.0)
-  under(k, x) = BW_VALUE[k] * 1e-3 * x <= TOP || FL_COUNT == 0 ? BW_VALUE[k] * 1e-3 * x : NaN
-  over(k, x) = BW_COUNT == 0 || BW_VALUE[1] * 1e-3 * x >= FL_VALUE[k] ? FL_VALUE[k] : NaN
-  plot for [k = 1:int(BW_COUNT)] under(k, x) with lines lw 2.2 dt roof_dash(k) lc rgb INK, \
-       for [k = 1:int(FL_COUNT)] over(k, x) with lines lw 2.2 dt roof_dash(k) lc rgb INK, \
-       for [s = 0:int(SERIES) - 1] 'points.tsv' index s using ($2 * side(SERIES_KERNEL[s + 1])):7 with points \
+  plot for [s = 0:int(SERIES) - 1] 'points.tsv' index s using ($2 * side(SERIES_KERNEL[s + 1])):7 with points \
          pt 1 ps 0.9 lw 1 lc rgb GREY, \
        for [s = 0:int(SERIES) - 1] '' index s using ($2 * side(SERIES_KERNEL[s + 1])):6 with lines \
          lw 0.8 dt dash(SERIES_VARIANT[s + 1]) lc rgb colour(SERIES_KERNEL[s + 1]), \

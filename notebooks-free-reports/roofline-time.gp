@@ -1,7 +1,7 @@
 # roofline-time.gp - a panel a kernel: time against prefix with its floor (T0), its floor with the work it really does
 # (T2) and with its placement (T4) where the model covers them. All panels share their axes: 1 us to 100 ms, wider only
 # where a point lies outside.
-TITLE = "Time against prefix, with each kernel's floor"
+TITLE = KERNELS > 8 ? sprintf("Time against prefix: the first 8 of %.0f kernels", KERNELS) : "Time against prefix, with each kernel's floor"
 FINDING = FIND_TIME
 NOTE = SERIES > 0 ? "" : "This dataset holds no point."
 load 'page.gp'
@@ -19,26 +19,27 @@ if (SERIES > 0) {
   unset grid
   set xrange [0:1]
   set yrange [0:1]
-  set key at screen 0.957,0.858 right top horizontal Left reverse samplen 2.6 width 1 font FACE.",10" maxrows 2
+  set key at screen 0.957,0.858 right top horizontal Left reverse samplen 2.6 width 0 font FACE.",10" maxrows 2 maxcols 4
   plot 2 notitle, \
     keyentry with points pt 7 ps 1 lc rgb INK title MEASURED > 0 ? "measured" : "", \
     keyentry with points pt 6 ps 1 lw 1.4 lc rgb INK title MODELLED > 0 ? "modelled" : "", \
     keyentry with lines lw 2.4 dt 1 lc rgb "#9a9a9a" title "floor T0", \
-    keyentry with lines lw 1.2 dt 2 lc rgb GREY title "T2: with its own work", \
-    keyentry with lines lw 1.2 dt 3 lc rgb GREY title "T4: and placement", \
+    keyentry with lines lw 1.2 dt 2 lc rgb GREY title T2_KNOWN > 0 ? "T2: with its own work" : "", \
+    keyentry with lines lw 1.2 dt 3 lc rgb GREY title T4_KNOWN > 0 ? "T4: and placement" : "", \
     for [v = 0:int(VARIANTS) - 1] keyentry with lines lw 1.8 dt dash(v) lc rgb INK title VARIANT_NAME[v + 1]
   unset key
   set border 3
-  set tics nomirror out scale 0.6
+  set ytics nomirror out textcolor rgb INK
   set grid
   load 'roofline-prefix.gp'
-  if (ACROSS > 2) { set xtics font FACE.",9.5"; set ytics font FACE.",9.5" }
+  set xtics font FACE.",9.5"
+  set ytics font FACE.",9.5" scale 0.6
   set logscale y 10
   set mytics 10
   set yrange [Y_LOW:Y_HIGH]
   set format y "%g"
-  LEFT = 0.095; RIGHT = 0.957; HIGH = 0.765; LOW = 0.135
-  GAP_X = 0.022; GAP_Y = 0.055
+  LEFT = 0.095; RIGHT = 0.957; HIGH = 0.760; LOW = 0.160
+  GAP_X = 0.022; GAP_Y = 0.105
   W = (RIGHT - LEFT - (ACROSS - 1) * GAP_X) / ACROSS
   H = (HIGH - LOW - (DOWN - 1) * GAP_Y) / DOWN
   do for [p = 0:PANELS - 1] {

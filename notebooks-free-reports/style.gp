@@ -1,9 +1,10 @@
 # style.gp - the one look of every page: sizes, colours, line and point types. Loaded after each `reset`.
+# cairo draws at 96 dots an inch what it is told in points: 0.765 makes 12 a true 12 pt of a page 842 pt wide.
 # Pages are 16:10, as wide as A4 landscape (842 x 526 pt); kvr_text.h has the same size.
 
 FACE = "DejaVu Sans"
-PDF_TERMINAL = 'noenhanced size 29.7cm,18.56cm font "'.FACE.',12" fontscale 1 linewidth 1 dashlength 1.4 pointscale 1 rounded'
-PNG_TERMINAL = 'noenhanced size 1684,1052 font "'.FACE.',12" fontscale 2 linewidth 2 dashlength 1.4 pointscale 2 rounded'
+PDF_TERMINAL = 'noenhanced size 29.7cm,18.56cm font "'.FACE.',12" fontscale 0.765 linewidth 1.7 dashlength 1 pointscale 1'
+PNG_TERMINAL = 'noenhanced size 1684,1052 font "'.FACE.',12" fontscale 1.5 linewidth 1.5 dashlength 1 pointscale 2'
 set encoding utf8
 set datafile separator "\t"
 set datafile missing "NaN"
@@ -16,6 +17,11 @@ filled(k) = word("7 5 9 11 13 15", 1 + int(k) % 6) + 0
 hollow(k) = word("6 4 8 10 12 14", 1 + int(k) % 6) + 0
 # Dashes tell series apart in black and white.
 dash(k) = 1 + int(k) % 6
+set dashtype 2 (14, 6)
+set dashtype 3 (3, 5)
+set dashtype 4 (16, 5, 3, 5)
+set dashtype 5 (16, 5, 3, 5, 3, 5)
+set dashtype 6 (32, 7)
 roof_dash(k) = k == 1 ? 1 : k == 2 ? 2 : 4
 
 INK = "#000000"

@@ -13,16 +13,7 @@ static int32_t entry(const kvs_freelist *l, uint32_t i) {
   return l->ring[at < l->capacity ? at : at - l->capacity];
 }
 
-static uint64_t count_breaks(const int32_t *v, uint32_t n) {
-  uint64_t breaks = 0;
-  for (uint32_t i = 1; i < n; i++) breaks += v[i] != v[i - 1] + 1;
-  return breaks;
-}
-
 static void push_back(kvs_freelist *l, const int32_t *v, uint32_t n) {
-  if (!n) return;
-  if (l->count) l->breaks += v[0] != entry(l, l->count - 1) + 1;
-  l->breaks += count_breaks(v, n);
   uint64_t tail = (uint64_t)l->head + l->count;
   if (tail >= l->capacity) tail -= l->capacity;
   uint32_t first = l->capacity - (uint32_t)tail < n ? l->capacity - (uint32_t)tail : n;
@@ -32,17 +23,12 @@ static void push_back(kvs_freelist *l, const int32_t *v, uint32_t n) {
 }
 
 static void push_front(kvs_freelist *l, int32_t v) {
-  if (l->count) l->breaks += entry(l, 0) != v + 1;
   l->head = l->head ? l->head - 1 : l->capacity - 1;
   l->ring[l->head] = v;
   l->count++;
 }
 
-/* Drops n entries from the head, of which the neighbours inside broke `inside` times. */
-static void drop_front(kvs_freelist *l, uint32_t n, uint64_t inside) {
-  if (!n) return;
-  l->breaks -= inside;
-  if (l->count > n) l->breaks -= entry(l, n) != entry(l, n - 1) + 1;
+static void drop_front(kvs_freelist *l, uint32_t n) {
   uint64_t head = (uint64_t)l->head + n;
   l->head = (uint32_t)(head < l->capacity ? head : head - l->capacity);
   l->count -= n;
@@ -116,7 +102,6 @@ static void merge_and_sort(kvs_freelist *l) {
   l->head = 0;
   l->count = total;
   l->released = 0;
-  l->breaks = count_breaks(l->ring, total);
 }
 
 void kvs_freelist_begin_call(kvs_freelist *l, uint32_t slots, uint32_t requests) {
@@ -135,19 +120,20 @@ static uint32_t take_tokens(kvs_freelist *l, const int32_t *slots, uint32_t n) {
     agree = most;
   else
     while (agree < most && slots[agree] == entry(l, agree)) agree++;
-  drop_front(l, agree, agree ? count_breaks(slots, agree) : 0);
+  drop_front(l, agree);
   return agree;
 }
 
 static uint32_t take_pages(kvs_freelist *l, const int32_t *slots, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     int32_t page = slots[i] / (int32_t)l->page_size;
+    if (page < 1 || (uint32_t)page > l->capacity) return i;
     if ((uint32_t)slots[i] % l->page_size) {
       if (is_listed(l, page)) return i;
       continue;
     }
     if (!l->count || entry(l, 0) != page) return i;
-    drop_front(l, 1, 0);
+    drop_front(l, 1);
     set_listed(l, page, false);
   }
   return n;
@@ -200,7 +186,19 @@ int32_t kvs_freelist_newest(const kvs_freelist *l, uint32_t i) {
   return l->kind == KVT_ALLOC_PAGED_SORTED ? l->release[i] : entry(l, i);
 }
 
-uint64_t kvs_freelist_runs(const kvs_freelist *l) { return l->count ? l->breaks + 1 : 0; }
+static uint64_t breaks_in(const int32_t *v, uint32_t n) {
+  uint32_t breaks = 0;
+  for (uint32_t i = 1; i < n; i++) breaks += v[i] != v[i - 1] + 1;
+  return breaks;
+}
+
+uint64_t kvs_freelist_runs(const kvs_freelist *l) {
+  if (!l->count) return 0;
+  uint32_t first = l->capacity - l->head < l->count ? l->capacity - l->head : l->count, rest = l->count - first;
+  uint64_t breaks = breaks_in(l->ring + l->head, first);
+  if (rest) breaks += breaks_in(l->ring, rest) + (l->ring[0] != l->ring[l->capacity - 1] + 1);
+  return breaks + 1;
+}
 
 void kvs_freelist_copy(const kvs_freelist *l, int32_t *entries, int32_t *released) {
   for (uint32_t i = 0; i < l->count; i++) entries[i] = entry(l, i);

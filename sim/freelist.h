@@ -18,7 +18,6 @@ typedef struct kvs_freelist {
   /* The list: a ring; entry i is ring[(head + i) % capacity]. */
   int32_t *ring;
   uint32_t head, count;
-  uint64_t breaks; /* neighbours in the list that are not entry, entry + 1 */
   /* need_sort: what was freed and waits to be merged, in the allocator's own order. */
   int32_t *release;
   uint32_t released;
@@ -50,7 +49,7 @@ void kvs_freelist_give(kvs_freelist *list, const int32_t *slots, uint32_t n);
 uint32_t kvs_freelist_end_group(kvs_freelist *list);
 int32_t kvs_freelist_newest(const kvs_freelist *list, uint32_t i);
 
-/* Runs in list order (0 for an empty list): stretches of entries that rise by one. */
+/* Runs in list order (0 for an empty list): stretches of entries that rise by one. One pass over the list. */
 uint64_t kvs_freelist_runs(const kvs_freelist *list);
 /* Copies the list, and the waiting release list, to arrays of at least `count` and `released` entries. */
 void kvs_freelist_copy(const kvs_freelist *list, int32_t *entries, int32_t *released);

@@ -5,11 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli.h"
 #include "kv_h5.h"
 #include "kvsim_commands.h"
-#include "layout.h"
+#include "layout_write.h"
 #include "replay.h"
 #include "replay_output.h"
 #include "report.h"
@@ -17,14 +18,15 @@
 
 /* A trace of at most so many steps is sampled at every step; a longer one about so many times. */
 #define SMALL_STEPS 8192u
+#define HASH_BYTES (64ll << 20)
 
 typedef struct arguments {
   const char *path, *output, *report, *layout, *request, *step, *every, *row_bytes, *milestone_rows, *allocator, *dram_row;
-  bool json, quiet, no_report, permissive, dry_run;
+  bool json, quiet, no_report, permissive, dry_run, sha256;
 } arguments;
 
 enum { KEY_ROW = 1000, KEY_LAYOUT, KEY_REQUEST, KEY_STEP, KEY_REPORT, KEY_NO_REPORT, KEY_PERMISSIVE, KEY_MILESTONE,
-       KEY_DRY, KEY_ALLOCATOR, KEY_DRAM };
+       KEY_DRY, KEY_ALLOCATOR, KEY_DRAM, KEY_SHA };
 
 static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0, "dataset to write (default: the trace's name with .kvsim.h5)", 1},
@@ -41,6 +43,7 @@ static const struct argp_option options[] = {
     {"step", KEY_STEP, "S", 0, "scheduler step (default: the last)", 3},
     {"allocator", KEY_ALLOCATOR, "recorded|other", 0, "`other`: do not hold allocations against the recorded allocator's order", 4},
     {"permissive", KEY_PERMISSIVE, 0, 0, "count inconsistent events and skip them", 4},
+    {"sha256", KEY_SHA, 0, 0, "hash the trace even if it is larger than 64 MiB", 4},
     {"dry-run", KEY_DRY, 0, 0, "print what would be done and stop", 4},
     {0}};
 
@@ -62,6 +65,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_PERMISSIVE: a->permissive = true; break;
     case KEY_ALLOCATOR: a->allocator = arg; break;
     case KEY_DRY: a->dry_run = true; break;
+    case KEY_SHA: a->sha256 = true; break;
     case ARGP_KEY_ARG:
       if (a->path) argp_error(state, "one trace at a time");
       a->path = arg;
@@ -143,6 +147,15 @@ static kv_status resolve_replay(const arguments *a, plan *p, kv_error *err) {
   r->permissive = a->permissive;
   r->follow_order = !a->allocator || strcmp(a->allocator, "other");
   return KV_OK;
+}
+
+/* Hashing a large trace takes longer than replaying it: it is done for small ones, and where a layout leaves this trace
+ * behind. */
+static kv_status hash_trace(const arguments *a, plan *p, kv_error *err) {
+  struct stat sb;
+  (void)snprintf(p->sha256, sizeof p->sha256, "not computed (over 64 MiB; --sha256)");
+  if (stat(a->path, &sb) == 0 && sb.st_size > HASH_BYTES && !a->sha256 && !a->layout) return KV_OK;
+  return kv_sha256_file(a->path, p->sha256, err);
 }
 
 /* ---- running ---- */
@@ -391,7 +404,7 @@ kv_status kvsim_replay(int argc, char **argv, kv_error *err) {
   (void)argp_parse(&argp, argc, argv, 0, NULL, &a);
   kv_status st = resolve_names(&a, &p, err);
   if (!st) st = kvt_reader_open(a.path, &reader, &p.info, err);
-  if (!st) st = kv_sha256_file(a.path, p.sha256, err);
+  if (!st) st = hash_trace(&a, &p, err);
   if (!st) st = resolve_replay(&a, &p, err);
   if (!st) st = resolve_layout(&a, &p, err);
   if (st) goto done;

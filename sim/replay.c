@@ -83,13 +83,24 @@ static kv_status bad_slot(const context *c, uint32_t at, const char *what) {
                  c->e->step, c->e->request, c->e->slots[at], what);
 }
 
-static kv_status check_range(const context *c) {
-  uint32_t bad = kvs_pool_outside(&c->r->pool, c->e->slots, c->e->count);
-  if (bad == c->e->count) return KV_OK;
+static kv_status outside(const context *c, uint32_t at) {
   char text[96];
   (void)snprintf(text, sizeof text, "is outside the pool (%u to %u)", c->r->pool.first,
                  c->r->pool.first + c->r->pool.size - 1);
-  return bad_slot(c, bad, text);
+  return bad_slot(c, at, text);
+}
+
+/* The next run of the event's slots, from slot i: *n of them, all inside the pool. */
+static inline kv_status next_run(const context *c, uint32_t i, uint32_t *n) {
+  *n = kvs_run_of(c->e->slots + i, c->e->count - i);
+  uint32_t in = kvs_pool_inside(&c->r->pool, c->e->slots[i], *n);
+  return in == *n ? KV_OK : outside(c, i + in);
+}
+
+static kv_status check_range(const context *c) {
+  kv_status st = KV_OK;
+  for (uint32_t i = 0, n; i < c->e->count && !st; i += n) st = next_run(c, i, &n);
+  return st;
 }
 
 /* ---- requests ---- */
@@ -246,6 +257,7 @@ static kv_status check_order(const context *c) {
   uint32_t agree = kvs_freelist_take(&r->list, c->e->slots, c->e->count);
   if (agree == c->e->count) return KV_OK;
   if (r->options.permissive) r->totals.order_lost = true;
+  if (!kvs_pool_has(&r->pool, c->e->slots[agree])) return outside(c, agree);
   const char *what = kvs_pool_is_free(&r->pool, c->e->slots[agree])
                          ? "is not the one that the declared allocator would hand out next; import the trace as "
                            "allocator 'other' if it is not SGLang's"
@@ -254,21 +266,22 @@ static kv_status check_order(const context *c) {
   return bad_slot(c, agree, what);
 }
 
+static kv_status not_free(const context *c, uint32_t at) {
+  return bad_slot(c, at, kvs_pool_is_free(&c->r->pool, c->e->slots[at])
+                             ? "is free, but a running request's row still holds it"
+                             : "is allocated, but held already");
+}
+
 static kv_status take_slots(const context *c, request *q, bool into_row) {
   kvs_replay *r = c->r;
   const int32_t *slots = c->e->slots;
   kv_status st = check_order(c);
   if (st) return st;
   for (uint32_t i = 0, n; i < c->e->count; i += n) {
-    n = kvs_run_of(slots + i, c->e->count - i);
-    uint32_t taken = kvs_pool_take_run(&r->pool, slots[i], n, q->id);
-    if (taken < n)
-      return bad_slot(c, i + taken,
-                      kvs_pool_is_free(&r->pool, slots[i + taken]) ? "is free, but a running request's row still holds it"
-                                                                   : "is allocated, but held already");
-    if (!into_row) continue;
-    kvs_pool_hold_fresh_run(&r->pool, slots[i], n);
-    if ((st = kvs_row_append(&q->row, &r->options.geometry, slots[i], (int32_t)n, c->err))) return st;
+    if ((st = next_run(c, i, &n))) return st;
+    uint32_t taken = kvs_pool_take_run(&r->pool, slots[i], n, q->id, into_row);
+    if (taken < n) return not_free(c, i + taken);
+    if (into_row && (st = kvs_row_append(&q->row, &r->options.geometry, slots[i], (int32_t)n, c->err))) return st;
   }
   r->totals.allocated += c->e->count;
   return KV_OK;
@@ -276,7 +289,6 @@ static kv_status take_slots(const context *c, request *q, bool into_row) {
 
 static kv_status prepare_alloc(const context *c, request **q) {
   kv_status st = running_request(c, q);
-  if (!st) st = check_range(c);
   if (st || c->e->kind == KVT_ALLOC_VERIFY) return st;
   if ((uint64_t)c->e->position != (*q)->row.rows + (*q)->tail_n)
     return bad_event(c, "position does not continue the request's row");
@@ -324,7 +336,7 @@ static kv_status on_alloc_spec(const context *c) {
   kv_status st = prepare_alloc(c, &q);
   if (!st) st = take_slots(c, q, false);
   if (st) return st;
-  for (uint32_t i = 0; i < c->e->count; i++) kvs_pool_hold_fresh_run(&c->r->pool, c->e->slots[i], 1);
+  for (uint32_t i = 0; i < c->e->count; i++) (void)kvs_pool_hold_run(&c->r->pool, c->e->slots[i], 1);
   q->ahead = q->speculates = true;
   return push(&q->tail, &q->tail_n, &q->tail_room, c->e->slots, c->e->count, c->err);
 }
@@ -338,19 +350,23 @@ static kv_status on_alloc_call(const context *c) {
 
 /* ---- rows ---- */
 
+static kv_status not_holdable(const context *c, uint32_t at) {
+  return bad_slot(c, at, kvs_pool_is_free(&c->r->pool, c->e->slots[at]) ? "is free and cannot become part of a row"
+                                                                        : "is held by more than 32,766 rows");
+}
+
 /* Adds slots that others may hold too. They must be allocated. */
 static kv_status hold_slots(const context *c, request *q) {
   kvs_replay *r = c->r;
   const int32_t *slots = c->e->slots;
-  for (uint32_t i = 0, n; i < c->e->count; i += n) {
-    n = kvs_run_of(slots + i, c->e->count - i);
-    for (uint32_t k = 0; k < n; k++)
-      if (kvs_pool_is_free(&r->pool, slots[i + k])) return bad_slot(c, i + k, "is free and cannot become part of a row");
-    if (!kvs_pool_hold_run(&r->pool, slots[i], n)) return bad_slot(c, i, "is held by more than 65,535 rows");
-    kv_status st = kvs_row_append(&q->row, &r->options.geometry, slots[i], (int32_t)n, c->err);
-    if (st) return st;
+  kv_status st = KV_OK;
+  for (uint32_t i = 0, n; i < c->e->count && !st; i += n) {
+    if ((st = next_run(c, i, &n))) break;
+    uint32_t held = kvs_pool_hold_run(&r->pool, slots[i], n);
+    if (held < n) return not_holdable(c, i + held);
+    st = kvs_row_append(&q->row, &r->options.geometry, slots[i], (int32_t)n, c->err);
   }
-  return KV_OK;
+  return st;
 }
 
 static kv_status on_arrive(const context *c) {
@@ -376,8 +392,7 @@ static kv_status begin_running(const context *c, request *q) {
 static kv_status on_start(const context *c) {
   request *q = find(c->r, c->e->request);
   if (!q) return bad_event(c, c->r->index[c->e->request] == GONE ? "the request is finished already" : "the request never arrived");
-  kv_status st = check_range(c);
-  if (st) return st;
+  kv_status st = KV_OK;
   if (c->e->position <= 0) {
     if (q->running) return bad_event(c, "it is running already");
     if ((st = begin_running(c, q))) return st;
@@ -410,14 +425,13 @@ static kv_status commit_ahead(const context *c, request *q) {
     st = kvs_row_append(&q->row, &c->r->options.geometry, q->tail[i], (int32_t)k, c->err);
   }
   q->tail_n -= n;
-  memmove(q->tail, q->tail + n, q->tail_n * sizeof *q->tail);
+  if (n) memmove(q->tail, q->tail + n, q->tail_n * sizeof *q->tail);
   return st;
 }
 
 static kv_status on_commit(const context *c) {
   request *q;
   kv_status st = running_request(c, &q);
-  if (!st) st = check_range(c);
   if (st) return st;
   return c->e->count || !q->ahead ? commit_tree(c, q) : commit_ahead(c, q);
 }
@@ -431,15 +445,13 @@ static kv_status on_remap(const context *c) {
   if ((st = tell_prefill(r, q, c->err))) return st;
   const uint32_t n = c->e->count;
   if ((uint64_t)c->e->position + n > q->row.rows) return bad_event(c, "rewrites positions that the row does not have");
-  for (uint32_t i = 0; i < n; i++)
-    if (kvs_pool_is_free(&r->pool, c->e->slots[i])) return bad_slot(c, i, "is free and cannot become part of a row");
   int32_t *old = malloc(n * sizeof *old + 1);
   if (!old) return kv_fail(c->err, KV_ERR_MEMORY, "out of memory for a request's row");
   uint32_t held = 0;
-  while (held < n && kvs_pool_hold_run(&r->pool, c->e->slots[held], 1)) held++;
+  while (held < n && kvs_pool_hold_run(&r->pool, c->e->slots[held], 1) == 1) held++;
   if (held < n) {
     for (uint32_t i = 0; i < held; i++) kvs_pool_drop_run(&r->pool, c->e->slots[i], 1);
-    st = bad_slot(c, held, "is held by more than 65,535 rows");
+    st = not_holdable(c, held);
   } else {
     kvs_row_slots(&q->row, (uint64_t)c->e->position, n, old);
     st = kvs_row_replace(&q->row, &r->options.geometry, (uint64_t)r->pool.first + r->pool.size,
@@ -454,7 +466,7 @@ static kv_status on_remap(const context *c) {
 
 /* Slots allocated ahead leave from the end of the tail. */
 static kv_status give_tail(const context *c, request *q) {
-  uint32_t n = c->e->count;
+  const uint32_t n = c->e->count;
   if (n > q->tail_n || memcmp(q->tail + (q->tail_n - n), c->e->slots, n * sizeof *q->tail) != 0)
     return bad_event(c, "frees slots that are not the last ones allocated ahead for the request");
   for (uint32_t i = 0; i < n; i++) kvs_pool_drop_run(&c->r->pool, c->e->slots[i], 1);
@@ -485,14 +497,13 @@ static kv_status on_free(const context *c) {
   kvs_replay *r = c->r;
   const int32_t *slots = c->e->slots;
   bool may_be_held;
-  kv_status st = check_range(c);
-  if (!st) st = before_free(c, &may_be_held);
+  kv_status st = before_free(c, &may_be_held);
   request *q = find(r, c->e->request);
   if (!st && q && q->prefill_due) st = tell_prefill(r, q, c->err); /* the batch is done, its bookkeeping begins */
   if (st) return st;
   if (r->group != c->e->length) end_group(r);
   for (uint32_t i = 0, n; i < c->e->count; i += n) {
-    n = kvs_run_of(slots + i, c->e->count - i);
+    if ((st = next_run(c, i, &n))) return st;
     uint32_t given = kvs_pool_give_run(&r->pool, slots[i], n, may_be_held);
     if (given < n)
       return bad_slot(c, i + given, kvs_pool_is_free(&r->pool, slots[i + given])

@@ -288,9 +288,8 @@ static kv_status write_slots(kvs_output *o, const kvs_replay *r, kv_error *err) 
   uint32_t *refs = malloc(p->size * sizeof *refs);
   kv_status st = state && refs ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory for the final state");
   for (uint32_t i = 0; i < p->size && !st; i++) {
-    bool free_slot = kvs_pool_is_free(p, (int32_t)(p->first + i));
-    state[i] = free_slot ? 0 : p->refs[i] ? 2 : 1;
-    refs[i] = p->refs[i];
+    refs[i] = p->state[i] & KVS_REFS;
+    state[i] = p->state[i] & KVS_FREE ? 0 : refs[i] ? 2 : 1;
   }
   hid_t f = o->out.file;
   if (!st)

@@ -68,10 +68,10 @@ static bytes run_bytes(const kvs_geometry *g, int32_t start, int32_t length) {
   return (bytes){from, from + (uint64_t)length * g->row_bytes - 1};
 }
 
-static void mark_units(kvs_row *row, const kvs_geometry *g, uint64_t pages, int32_t start, int32_t length) {
+static void mark_units(kvs_row *row, const kvs_geometry *g, int32_t start, int32_t length) {
   bytes b = run_bytes(g, start, length);
   row->tlb_pages += set_range(row->units, b.first / g->tlb_page_bytes, b.last / g->tlb_page_bytes);
-  row->dram_rows += set_range(row->units + pages, b.first / g->dram_row_bytes, b.last / g->dram_row_bytes);
+  row->dram_rows += set_range(row->units + row->page_words, b.first / g->dram_row_bytes, b.last / g->dram_row_bytes);
 }
 
 /* ---- the row ---- */
@@ -81,17 +81,14 @@ kv_status kvs_row_init(kvs_row *row, const kvs_geometry *g, uint64_t slots, bool
   row->low = INT32_MAX;
   row->high = -1;
   if (!keep_units) return KV_OK;
-  /* The word before the bitmaps says how many words of pages there are: append needs it and knows no pool. */
-  uint64_t *block = calloc(kvs_row_unit_words(g, slots) + 1, sizeof *block);
-  if (!block) return kv_fail(err, KV_ERR_MEMORY, "out of memory for a request's row");
-  block[0] = page_words(g, slots);
-  row->units = block + 1;
-  return KV_OK;
+  row->page_words = page_words(g, slots);
+  row->units = calloc(kvs_row_unit_words(g, slots), sizeof *row->units);
+  return row->units ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory for a request's row");
 }
 
 void kvs_row_free(kvs_row *row) {
   free(row->run);
-  if (row->units) free(row->units - 1);
+  free(row->units);
   row->run = NULL;
   row->units = NULL;
 }
@@ -121,7 +118,7 @@ kv_status kvs_row_append(kvs_row *row, const kvs_geometry *g, int32_t start, int
   row->rows += (uint64_t)length;
   if (start < row->low) row->low = start;
   if (start + length - 1 > row->high) row->high = start + length - 1;
-  if (row->units) mark_units(row, g, row->units[-1], start, length);
+  if (row->units) mark_units(row, g, start, length);
   return KV_OK;
 }
 

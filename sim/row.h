@@ -38,6 +38,7 @@ typedef struct kvs_row {
   int32_t low, high;           /* smallest and largest slot; high < low when empty */
   uint32_t hist[KVS_HIST_BUCKETS]; /* of all runs but the last, which may still grow */
   uint64_t *units;             /* bitmaps, owned: TLB pages, then DRAM rows; NULL: not kept, counted when asked */
+  uint64_t page_words;         /* of units, for the TLB pages */
   uint64_t tlb_pages, dram_rows; /* bits set */
 } kvs_row;
 

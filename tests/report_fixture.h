@@ -1,8 +1,9 @@
-/* report_fixture.h - datasets for the tests of the reports, written as the programs write them. Included once.
+/* report_fixture.h - datasets for the tests of the reports, written as the programs write them. Included
+ * once.
  *
- * kvsim-1: a FIFO of slots is really played (prefill, verify steps that hand back the rejected slots, a cache of finished
- * requests that is evicted when the pool runs dry), so that pages show what a replay shows. roofline-1: times from a
- * formula, for looks only; they are nobody's measurement.
+ * kvsim-1: a FIFO of slots is really played (prefill, verify steps that hand back the rejected slots, a cache
+ * of finished requests that is evicted when the pool runs dry), so that pages show what a replay shows.
+ * roofline-1: times from a formula, for looks only; they are nobody's measurement.
  */
 #ifndef REPORT_FIXTURE_H
 #define REPORT_FIXTURE_H
@@ -40,7 +41,8 @@ static void fx_free(fx_table *t) {
   for (size_t c = 0; c < FX_COLUMNS; c++) free(t->value[c]);
 }
 
-static kv_status fx_put(hid_t file, const char *name, hid_t type, size_t n, const double *values, const char *units) {
+static kv_status fx_put(hid_t file, const char *name, hid_t type, size_t n, const double *values,
+                        const char *units) {
   double *copy = calloc(n + 1, sizeof *copy);
   if (!copy) abort();
   if (n) memcpy(copy, values, n * sizeof *copy);
@@ -58,7 +60,8 @@ typedef struct fx_column {
   const char *units;
 } fx_column;
 
-static kv_status fx_put_table(hid_t file, const char *group, const fx_column *columns, size_t n, const fx_table *t) {
+static kv_status fx_put_table(hid_t file, const char *group, const fx_column *columns, size_t n,
+                              const fx_table *t) {
   kv_status st = KV_OK;
   for (size_t c = 0; c < n && !st; c++) {
     char name[128];
@@ -143,10 +146,8 @@ static void fx_verify(fx_pool *p, fx_request *r) {
   if (!r->slots) abort();
   for (size_t i = 0; i < 9; i++) got[i] = fx_take(p);
   for (size_t i = 0; i < 9; i++) {
-    if (i < keep)
-      r->slots[r->rows++] = got[i];
-    else
-      fx_release(p, got[i]);
+    if (i < keep) r->slots[r->rows++] = got[i];
+    else fx_release(p, got[i]);
   }
 }
 
@@ -170,7 +171,8 @@ static double fx_blocks(const fx_request *r, double bytes) {
   if (r->rows) memcpy(sorted, r->slots, r->rows * sizeof *sorted);
   qsort(sorted, r->rows, sizeof *sorted, fx_by_size);
   for (size_t i = 0; i < r->rows; i++) {
-    double first = floor((double)sorted[i] * 1152 / bytes), end = floor(((double)sorted[i] * 1152 + 1151) / bytes);
+    double first = floor((double)sorted[i] * 1152 / bytes),
+           end = floor(((double)sorted[i] * 1152 + 1151) / bytes);
     n += first > last ? (size_t)(end - first) + 1 : (size_t)(end - last);
     last = end;
   }
@@ -181,8 +183,13 @@ static double fx_blocks(const fx_request *r, double bytes) {
 static void fx_milestone(fx_pool *p, size_t request, size_t step, const char *event) {
   size_t adjacent, runs = fx_runs(&p->request[request], &adjacent);
   double rows = (double)p->request[request].rows;
-  double row[] = {(double)request, (double)step, rows, (double)runs, runs ? rows / (double)runs : 0,
-                  rows > 1 ? (double)adjacent / (rows - 1) : 0, rows};
+  double row[] = {(double)request,
+                  (double)step,
+                  rows,
+                  (double)runs,
+                  runs ? rows / (double)runs : 0,
+                  rows > 1 ? (double)adjacent / (rows - 1) : 0,
+                  rows};
   fx_row(&p->milestones, 7, row);
   p->event = realloc(p->event, p->milestones.rows * sizeof *p->event);
   if (!p->event) abort();
@@ -190,15 +197,28 @@ static void fx_milestone(fx_pool *p, size_t request, size_t step, const char *ev
 }
 
 static void fx_sample(fx_pool *p, size_t step) {
-  double live = 0, cached = 0, running = 0, rows = 0, runs_of_all = 0, largest = 0, stretch = 0, stretches = 0;
+  double live = 0, cached = 0, running = 0, rows = 0, runs_of_all = 0, largest = 0, stretch = 0,
+         stretches = 0;
   for (size_t i = 0; i < p->requests; i++) {
     const fx_request *r = &p->request[i];
     if (r->cached) cached += (double)r->rows;
     if (!r->running) continue;
     size_t adjacent, runs = fx_runs(r, &adjacent);
-    double sample[] = {(double)step, (double)i, (double)r->rows, (double)runs, (double)r->rows / (double)runs, 1, 2, 9, 99,
-                       (double)adjacent / (double)(r->rows > 1 ? r->rows - 1 : 1), (double)p->size,
-                       fx_blocks(r, 2097152), (double)r->rows * 36, (double)r->rows * 1152, fx_blocks(r, 2048)};
+    double sample[] = {(double)step,
+                       (double)i,
+                       (double)r->rows,
+                       (double)runs,
+                       (double)r->rows / (double)runs,
+                       1,
+                       2,
+                       9,
+                       99,
+                       (double)adjacent / (double)(r->rows > 1 ? r->rows - 1 : 1),
+                       (double)p->size,
+                       fx_blocks(r, 2097152),
+                       (double)r->rows * 36,
+                       (double)r->rows * 1152,
+                       fx_blocks(r, 2048)};
     fx_row(&p->samples, 15, sample);
     running++;
     live += (double)r->rows;
@@ -215,8 +235,21 @@ static void fx_sample(fx_pool *p, size_t step) {
     stretch = 0;
   }
   double vacant = (double)p->count;
-  double row[] = {(double)step, (double)step * 24000, 2, running, -1, live, live + cached, live, cached, vacant, stretches,
-                  largest, stretches, vacant > 0 ? 1 - largest / vacant : 0, runs_of_all > 0 ? rows / runs_of_all : 0};
+  double row[] = {(double)step,
+                  (double)step * 24000,
+                  2,
+                  running,
+                  -1,
+                  live,
+                  live + cached,
+                  live,
+                  cached,
+                  vacant,
+                  stretches,
+                  largest,
+                  stretches,
+                  vacant > 0 ? 1 - largest / vacant : 0,
+                  runs_of_all > 0 ? rows / runs_of_all : 0};
   fx_row(&p->pool, 15, row);
 }
 
@@ -276,8 +309,12 @@ static void fx_scattered(fx_pool *p, size_t step) {
     for (size_t i = 1; i < p->requests; i++)
       if (mean[i] < mean[best]) best = i;
     if (p->requests == 0 || !isfinite(mean[best])) break;
-    double row[] = {(double)best, (double)step, (double)p->request[best].rows,
-                    (double)fx_runs(&p->request[best], &adjacent), mean[best], 0.5};
+    double row[] = {(double)best,
+                    (double)step,
+                    (double)p->request[best].rows,
+                    (double)fx_runs(&p->request[best], &adjacent),
+                    mean[best],
+                    0.5};
     fx_row(&p->scattered, 6, row);
     fx_histogram(p, &p->request[best]);
     double end = (double)p->histogram.rows;
@@ -296,7 +333,8 @@ static kv_status fx_put_final(hid_t file, const fx_pool *p) {
       size_t slot = p->request[i].slots[k];
       state[slot] = p->request[i].running ? 2 : 1;
       owner[slot] = (double)i;
-      refs[slot] = p->request[i].running && k < 200 && i % 3 == 0 ? 2 : 1; /* as a shared system prompt would */
+      refs[slot] =
+          p->request[i].running && k < 200 && i % 3 == 0 ? 2 : 1; /* as a shared system prompt would */
     }
   kv_status st = fx_put(file, "final/slot_state", H5T_STD_U8LE, p->size, state, "1");
   if (!st) st = fx_put(file, "final/slot_owner", H5T_STD_I32LE, p->size, owner, "1");
@@ -308,19 +346,29 @@ static kv_status fx_put_final(hid_t file, const fx_pool *p) {
 static kv_status fx_put_kvsim_attributes(hid_t file, const fixture_kvsim *f) {
   const struct {
     const char *name, *value;
-  } text[] = {{"trace", "fixture_mixed_eagle.h5"}, {"trace_sha256", FIXTURE_SHA},
-              {"trace_origin", "recorded: a FIFO of slots played by the test's generator"},
-              {"allocator", "sglang-token"},
-              {"verdict", "Long requests become scattered: the worst ends with a mean run of a few rows, so that a decode "
-                          "step touches many times the pages it needs. Sectors are read whole: scatter costs no extra "
-                          "bytes at this row size."},
-              {"default", "pool"}};
+  } text[] = {
+      {"trace", "fixture_mixed_eagle.h5"},
+      {"trace_sha256", FIXTURE_SHA},
+      {"trace_origin", "recorded: a FIFO of slots played by the test's generator"},
+      {"allocator", "sglang-token"},
+      {"verdict",
+       "Long requests become scattered: the worst ends with a mean run of a few rows, so that a decode "
+       "step touches many times the pages it needs. Sectors are read whole: scatter costs no extra "
+       "bytes at this row size."},
+      {"default", "pool"}};
   const struct {
     const char *name;
     int64_t value;
-  } number[] = {{"pool_size", (int64_t)f->pool}, {"page_size", 1}, {"row_bytes", 1152}, {"sector_bytes", 32},
-                {"tlb_page_bytes", 2097152}, {"dram_row_bytes", 2048}, {"every", 4},
-                {"events", 12345}, {"slot_operations", 678901}, {"steps", (int64_t)f->steps},
+  } number[] = {{"pool_size", (int64_t)f->pool},
+                {"page_size", 1},
+                {"row_bytes", 1152},
+                {"sector_bytes", 32},
+                {"tlb_page_bytes", 2097152},
+                {"dram_row_bytes", 2048},
+                {"every", 4},
+                {"events", 12345},
+                {"slot_operations", 678901},
+                {"steps", (int64_t)f->steps},
                 {"requests", (int64_t)f->requests}};
   kv_status st = KV_OK;
   for (size_t i = 0; i < sizeof text / sizeof *text && !st; i++)
@@ -331,21 +379,36 @@ static kv_status fx_put_kvsim_attributes(hid_t file, const fixture_kvsim *f) {
 }
 
 static kv_status fx_put_kvsim(hid_t file, const fixture_kvsim *f, fx_pool *p) {
-  static const fx_column pool[] = {{"step", 'u', "1"}, {"time", 't', "us"}, {"step_type", 'b', "1"},
-                                   {"running", 'u', "request"}, {"waiting", 'i', "request"}, {"live_rows", 'q', "row"},
-                                   {"allocated", 'q', "slot"}, {"live", 'q', "slot"}, {"cached", 'q', "slot"},
-                                   {"free", 'q', "slot"}, {"free_runs_address", 'q', "1"},
-                                   {"largest_free_run", 'q', "slot"}, {"free_runs_list", 'q', "1"},
-                                   {"fragmentation", 'd', "1"}, {"mean_run", 'd', "row"}};
-  static const fx_column samples[] = {{"step", 'u', "1"}, {"request", 'i', "1"}, {"rows", 'q', "row"},
-                                      {"runs", 'q', "1"}, {"mean_run", 'd', "row"}, {"run_p10", 'd', "row"},
-                                      {"run_p50", 'd', "row"}, {"run_p90", 'd', "row"}, {"run_max", 'q', "row"},
-                                      {"adjacent_fraction", 'd', "1"}, {"span", 'q', "slot"}, {"tlb_pages", 'q', "1"},
-                                      {"sectors", 'q', "1"}, {"useful_bytes", 'q', "B"}, {"dram_rows", 'q', "1"}};
-  static const fx_column miles[] = {{"request", 'i', "1"}, {"step", 'u', "1"}, {"rows", 'q', "row"}, {"runs", 'q', "1"},
-                                    {"mean_run", 'd', "row"}, {"adjacent_fraction", 'd', "1"}, {"span", 'q', "slot"}};
-  static const fx_column scattered[] = {{"request", 'i', "1"}, {"step", 'u', "1"}, {"rows", 'q', "row"},
-                                        {"runs", 'q', "1"}, {"mean_run", 'd', "row"}, {"adjacent_fraction", 'd', "1"}};
+  static const fx_column pool[] = {{"step", 'u', "1"},
+                                   {"time", 't', "us"},
+                                   {"step_type", 'b', "1"},
+                                   {"running", 'u', "request"},
+                                   {"waiting", 'i', "request"},
+                                   {"live_rows", 'q', "row"},
+                                   {"allocated", 'q', "slot"},
+                                   {"live", 'q', "slot"},
+                                   {"cached", 'q', "slot"},
+                                   {"free", 'q', "slot"},
+                                   {"free_runs_address", 'q', "1"},
+                                   {"largest_free_run", 'q', "slot"},
+                                   {"free_runs_list", 'q', "1"},
+                                   {"fragmentation", 'd', "1"},
+                                   {"mean_run", 'd', "row"}};
+  static const fx_column samples[] = {{"step", 'u', "1"},       {"request", 'i', "1"},
+                                      {"rows", 'q', "row"},     {"runs", 'q', "1"},
+                                      {"mean_run", 'd', "row"}, {"run_p10", 'd', "row"},
+                                      {"run_p50", 'd', "row"},  {"run_p90", 'd', "row"},
+                                      {"run_max", 'q', "row"},  {"adjacent_fraction", 'd', "1"},
+                                      {"span", 'q', "slot"},    {"tlb_pages", 'q', "1"},
+                                      {"sectors", 'q', "1"},    {"useful_bytes", 'q', "B"},
+                                      {"dram_rows", 'q', "1"}};
+  static const fx_column miles[] = {{"request", 'i', "1"},    {"step", 'u', "1"},
+                                    {"rows", 'q', "row"},     {"runs", 'q', "1"},
+                                    {"mean_run", 'd', "row"}, {"adjacent_fraction", 'd', "1"},
+                                    {"span", 'q', "slot"}};
+  static const fx_column scattered[] = {{"request", 'i', "1"},    {"step", 'u', "1"},
+                                        {"rows", 'q', "row"},     {"runs", 'q', "1"},
+                                        {"mean_run", 'd', "row"}, {"adjacent_fraction", 'd', "1"}};
   static const fx_column histogram[] = {{"run_length", 'q', "row"}, {"run_count", 'q', "1"}};
   static const fx_column indptr[] = {{"indptr", 'q', "1"}};
   const char **event = calloc(p->milestones.rows + 1, sizeof *event);
@@ -392,12 +455,11 @@ static kv_status fixture_kvsim_write(const char *path, const fixture_kvsim *f) {
     if (step % 4 == 0) fx_sample(&p, step);
   }
   fx_scattered(&p, f->steps);
-  kv_status st = kv_h5_create(path, "kvsim-1", "kvsim", "kvsim replay fixture_mixed_eagle.h5 --every 4", &out, NULL);
+  kv_status st =
+      kv_h5_create(path, "kvsim-1", "kvsim", "kvsim replay fixture_mixed_eagle.h5 --every 4", &out, NULL);
   if (!st) st = fx_put_kvsim(out.file, f, &p);
-  if (!st)
-    st = kv_h5_commit(&out, NULL);
-  else
-    kv_h5_abort(&out);
+  if (!st) st = kv_h5_commit(&out, NULL);
+  else kv_h5_abort(&out);
   fx_free_pool(&p);
   return st;
 }
@@ -406,21 +468,42 @@ static kv_status fixture_kvsim_write(const char *path, const fixture_kvsim *f) {
 
 typedef struct fixture_roofline {
   size_t kernels, layouts, prefixes;
-  bool measured, modelled, no_ceilings;
+  bool measured, modelled, no_ceilings, falling; /* falling: T4 below T3 */
 } fixture_roofline;
 
-static const char *const fx_kernels[] = {"extend_serial", "split_per_head", "split_verify", "split_verify_100k",
-                                         "split_verify_mma_only", "split_verify_load_only",
+static const char *const fx_kernels[] = {"extend_serial",
+                                         "split_per_head",
+                                         "split_verify",
+                                         "split_verify_100k",
+                                         "split_verify_mma_only",
+                                         "split_verify_load_only",
                                          "a_kernel_with_quite_a_long_name_indeed"};
 static const char *const fx_layouts[] = {"contiguous", "recorded: request 17, step 1891", "random"};
 
-static const fx_column fx_points[] = {
-    {"kernel", 'u', "1"}, {"prefix", 'q', "token"}, {"heads", 'u', "1"}, {"queries", 'u', "1"}, {"batch", 'u', "1"},
-    {"layout", 'u', "1"}, {"blocks", 'q', "1"}, {"useful_bytes", 'q', "B"}, {"useful_flops", 'd', "FLOP"},
-    {"intensity", 'd', "FLOP/B"}, {"dram_bytes", 'd', "B"}, {"l2_bytes", 'd', "B"}, {"link_bytes", 'd', "B"},
-    {"executed_flops", 'd', "FLOP"}, {"floor", 'd', "s"}, {"t1", 'd', "s"}, {"t2", 'd', "s"}, {"t3", 'd', "s"},
-    {"t4", 'd', "s"}, {"time", 'd', "s"}, {"measured", 'd', "s"}, {"measured_low", 'd', "s"},
-    {"measured_high", 'd', "s"}, {"effective_bandwidth", 'd', "B/s"}};
+static const fx_column fx_points[] = {{"kernel", 'u', "1"},
+                                      {"prefix", 'q', "token"},
+                                      {"heads", 'u', "1"},
+                                      {"queries", 'u', "1"},
+                                      {"batch", 'u', "1"},
+                                      {"layout", 'u', "1"},
+                                      {"blocks", 'q', "1"},
+                                      {"useful_bytes", 'q', "B"},
+                                      {"useful_flops", 'd', "FLOP"},
+                                      {"intensity", 'd', "FLOP/B"},
+                                      {"dram_bytes", 'd', "B"},
+                                      {"l2_bytes", 'd', "B"},
+                                      {"link_bytes", 'd', "B"},
+                                      {"executed_flops", 'd', "FLOP"},
+                                      {"floor", 'd', "s"},
+                                      {"t1", 'd', "s"},
+                                      {"t2", 'd', "s"},
+                                      {"t3", 'd', "s"},
+                                      {"t4", 'd', "s"},
+                                      {"time", 'd', "s"},
+                                      {"measured", 'd', "s"},
+                                      {"measured_low", 'd', "s"},
+                                      {"measured_high", 'd', "s"},
+                                      {"effective_bandwidth", 'd', "B/s"}};
 
 static void fx_point(fx_table *t, const fixture_roofline *f, size_t k, size_t l, size_t p) {
   static const double slow[] = {600, 60, 2.1, 2.9, 1.6, 1.3, 5};
@@ -431,15 +514,38 @@ static void fx_point(fx_table *t, const fixture_roofline *f, size_t k, size_t l,
   double measured = f->measured && k < 4 ? time * (1.06 + 0.03 * (double)k) : nan;
   double model = f->modelled ? time : nan;
   double used = isfinite(measured) ? measured : model;
-  double row[FX_COLUMNS] = {(double)k, prefix, 8, 9, 1, (double)l, k == 0 ? 8 : 132, floor(useful), flops, flops / useful,
-                            kv * 1.01, link * 1.02, link, flops * (k == 0 ? 3.5 : 1.1), least, least, work, work * 1.01,
-                            f->modelled ? work * (k == 0 ? 16 : 1.1) : nan, model, measured, measured * 0.98,
-                            measured * 1.04, kv / used};
+  double row[FX_COLUMNS] = {(double)k,
+                            prefix,
+                            8,
+                            9,
+                            1,
+                            (double)l,
+                            k == 0 ? 8 : 132,
+                            floor(useful),
+                            flops,
+                            flops / useful,
+                            kv * 1.01,
+                            link * 1.02,
+                            link,
+                            flops * (k == 0 ? 3.5 : 1.1),
+                            least,
+                            least,
+                            work,
+                            work * 1.01,
+                            f->falling    ? work * 0.5
+                            : f->modelled ? work * (k == 0 ? 16 : 1.1)
+                                          : nan,
+                            model,
+                            measured,
+                            measured * 0.98,
+                            measured * 1.04,
+                            kv / used};
   fx_row(t, FX_COLUMNS, row);
 }
 
 static kv_status fx_put_names(hid_t file, const fixture_roofline *f) {
-  static const char *const described[] = {"latent rows read by every query x head of a block", "one block a head"};
+  static const char *const described[] = {"latent rows read by every query x head of a block",
+                                          "one block a head"};
   const char *text[8];
   for (size_t i = 0; i < 8; i++) text[i] = described[i % 2];
   static const char *const resources[] = {"dram", "l2", "mma"};
@@ -453,7 +559,8 @@ static kv_status fx_put_names(hid_t file, const fixture_roofline *f) {
   if (!st) st = kv_h5_write_strings(file, "layouts/name", f->layouts, fx_layouts, "layout", NULL);
   if (!st) st = kv_h5_write_strings(file, "resources/name", 3, resources, "resource", NULL);
   static const char *const columns[] = {"gpu/name", "gpu/value", "gpu/unit", "gpu/kind"};
-  for (size_t i = 0; i < 4 && !st; i++) st = kv_h5_write_strings(file, columns[i], 5, gpu[i], "GPU description", NULL);
+  for (size_t i = 0; i < 4 && !st; i++)
+    st = kv_h5_write_strings(file, columns[i], 5, gpu[i], "GPU description", NULL);
   for (size_t i = 0; i < 8; i++) text[i] = "vendor's data sheet, page 3";
   return st ? st : kv_h5_write_strings(file, "gpu/source", 5, text, "source", NULL);
 }
@@ -462,12 +569,17 @@ static kv_status fx_put_ceilings(hid_t file, const fixture_roofline *f) {
   static const char *const name[] = {"dram", "dram", "l2", "link", "mma", "wgmma", "mma", "fma"};
   static const char *const scope[] = {"chip", "chip", "chip", "chip", "chip", "chip", "sm", "chip"};
   static const char *const unit[] = {"B/s", "B/s", "B/s", "B/s", "FLOP/s", "FLOP/s", "FLOP/s", "FLOP/s"};
-  static const char *const kind[] = {"spec", "measured", "measured", "measured", "measured", "inference", "measured", "spec"};
-  static const char *const source[] = {"data sheet", "read of 8 GiB, median of 50", "read of 20 MiB, median of 50",
-                                       "a test's own figure", "mma.sync m16n8k16, median of 50",
-                                       "spec / 1.25, because the clock drops under load; a long source that must be cut or "
-                                       "wrapped without running into anything else on the page",
-                                       "one block", "data sheet"};
+  static const char *const kind[] = {"spec",     "measured",  "measured", "measured",
+                                     "measured", "inference", "measured", "spec"};
+  static const char *const source[] = {
+      "data sheet",
+      "read of 8 GiB, median of 50",
+      "read of 20 MiB, median of 50",
+      "a test's own figure",
+      "mma.sync m16n8k16, median of 50",
+      "spec / 1.25, because the clock drops under load; long enough to be cut on the page",
+      "one block",
+      "data sheet"};
   static const double value[] = {4.8e12, 4.45e12, 9.0e12, 12e12, 632e12, 790e12, 4.79e12, 60e12};
   size_t n = f->no_ceilings ? 0 : 8;
   kv_status st = kv_h5_write_strings(file, "ceilings/name", n, name, "resource", NULL);
@@ -481,17 +593,21 @@ static kv_status fx_put_ceilings(hid_t file, const fixture_roofline *f) {
 static kv_status fx_put_roofline_attributes(hid_t file, const fixture_roofline *f) {
   const struct {
     const char *name, *value;
-  } text[] = {{"gpu", "h200"}, {"gpu_name", "NVIDIA H200"},
-              {"status", f->measured ? "measured: NVIDIA H200, driver 580.65, 2026-11-28" : "modelled, uncalibrated"},
-              {"dtype", "bf16"}, {"layout_source", "contiguous; recorded: fixture_mixed_eagle.h5 request 17 step 1891"},
-              {"verdict", "extend_serial runs 600x above its floor: 8 of 132 SMs are busy and the latent row crosses the "
-                          "L2 link 15 times. Scatter: no effect (1.00-1.02). Split the prefix over the chip."},
-              {"default", "points"}};
+  } text[] = {
+      {"gpu", "h200"},
+      {"gpu_name", "NVIDIA H200"},
+      {"status", f->measured ? "measured: NVIDIA H200, driver 580.65, 2026-11-28" : "modelled, uncalibrated"},
+      {"dtype", "bf16"},
+      {"layout_source", "contiguous; recorded: fixture_mixed_eagle.h5 request 17 step 1891"},
+      {"verdict",
+       "extend_serial runs 600x above its floor: 8 of 132 SMs are busy and the latent row crosses the "
+       "L2 link 15 times. Scatter: no effect (1.00-1.02). Split the prefix over the chip."},
+      {"default", "points"}};
   const struct {
     const char *name;
     int64_t value;
-  } number[] = {{"heads", 8}, {"queries", 9}, {"latent", 512}, {"rope", 64}, {"row_bytes", 1152}, {"batch", 1},
-                {"layers", 61}};
+  } number[] = {{"heads", 8},        {"queries", 9}, {"latent", 512}, {"rope", 64},
+                {"row_bytes", 1152}, {"batch", 1},   {"layers", 61}};
   kv_status st = KV_OK;
   for (size_t i = 0; i < sizeof text / sizeof *text && !st; i++)
     st = kv_h5_put_str(file, text[i].name, text[i].value, NULL);
@@ -523,7 +639,8 @@ static kv_status fx_put_roofline(hid_t file, const fixture_roofline *f) {
 
 static kv_status fixture_roofline_write(const char *path, const fixture_roofline *f) {
   kv_h5_out out;
-  kv_status st = kv_h5_create(path, "roofline-1", "roofline", "roofline --gpu h200 --sweep prefix=4096:65536", &out, NULL);
+  kv_status st = kv_h5_create(path, "roofline-1", "roofline", "roofline --gpu h200 --sweep prefix=4096:65536",
+                              &out, NULL);
   if (st) return st;
   st = fx_put_roofline(out.file, f);
   if (!st) return kv_h5_commit(&out, NULL);

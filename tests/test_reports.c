@@ -1,5 +1,5 @@
-/* Reports: made from small datasets of both kinds, written here as the programs write them. With KVROOF_KEEP_REPORTS=DIR
- * the reports of the larger ones are left in DIR, to be looked at. */
+/* Reports: made from small datasets of both kinds, written here as the programs write them. With
+ * KVROOF_KEEP_REPORTS=DIR the reports of the larger ones are left in DIR, to be looked at. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,10 +10,13 @@
 
 #include "kv_h5.h"
 #include "kv_test.h"
+#include "kvr_text.h"
 #include "report.h"
 #include "report_fixture.h"
 
-static const char *share(void) { return kv_source("notebooks-free-reports"); }
+static const char *share(void) {
+  return kv_source("notebooks-free-reports");
+}
 
 static bool has_gnuplot(void) {
   static int known = -1;
@@ -74,9 +77,10 @@ static void expect_report(const char *dir, const char *name, const char *const *
 
 static const char *const kvsim_figures[] = {"summary",    "pool",     "fragmentation", "run-lengths",
                                             "milestones", "pool-map", "overhead"};
-static const char *const roofline_figures[] = {"summary", "roofline", "bandwidth", "time", "bytes", "ceilings"};
+static const char *const roofline_figures[] = {"summary", "roofline", "bandwidth", "time",
+                                               "ladder",  "bytes",    "ceilings"};
 #define KVSIM_PAGES 7
-#define ROOFLINE_PAGES 6
+#define ROOFLINE_PAGES 7
 
 static kv_status report(const char *dataset, const char *dir, kv_error *err) {
   kv_status st = kvr_report(dataset, dir, share(), NULL, err);
@@ -100,7 +104,7 @@ static void a_pool_replay_gives_all_its_pages(void) {
   expect_report(dir, "busy.kvsim", kvsim_figures, KVSIM_PAGES);
   char *text = pdf_text(kv_tmp("busy/busy.kvsim.pdf"));
   if (text) {
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "requests become scattered"));      /* the verdict */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "requests become scattered")); /* the verdict */
     CU_ASSERT_PTR_NOT_NULL(strstr(text, FIXTURE_SHA));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "recorded trace, replayed"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "scheduler step"));
@@ -178,6 +182,18 @@ static void a_measured_roofline_gives_all_its_pages(void) {
   keep(file, "roofline-measured");
 }
 
+static void a_falling_ladder_is_called_out(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  const char *file = kv_tmp("falling.h5"), *dir = kv_tmp("falling");
+  const fixture_roofline f = {.kernels = 2, .layouts = 1, .prefixes = 2, .measured = true, .falling = true};
+  CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(file, &f), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(report(file, dir, &err), KV_OK);
+  char *text = pdf_text(kv_tmp("falling/falling.pdf"));
+  if (text) CU_ASSERT_PTR_NOT_NULL(strstr(text, "placement x0.50 (below 1: check)"));
+  free(text);
+}
+
 static void a_modelled_roofline_says_so(void) {
   if (!has_gnuplot()) return;
   kv_error err = {0};
@@ -197,7 +213,8 @@ static void a_roofline_without_points_or_ceilings_is_valid(void) {
   kv_error err = {0};
   const fixture_roofline none = {.kernels = 0, .layouts = 0, .prefixes = 0, .no_ceilings = true};
   const fixture_roofline one = {.kernels = 1, .layouts = 1, .prefixes = 1};
-  const fixture_roofline bare = {.kernels = 3, .layouts = 1, .prefixes = 4, .measured = true, .no_ceilings = true};
+  const fixture_roofline bare = {
+      .kernels = 3, .layouts = 1, .prefixes = 4, .measured = true, .no_ceilings = true};
   CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(kv_tmp("r-none.h5"), &none), KV_OK);
   CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(kv_tmp("r-one.h5"), &one), KV_OK);
   CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(kv_tmp("r-bare.h5"), &bare), KV_OK);
@@ -248,8 +265,9 @@ static void a_failing_gnuplot_is_quoted(void) {
   kv_error err = {0};
   const char *file = kv_tmp("fail.h5"), *dir = kv_tmp("fail");
   small_dataset(file);
-  kvr_options o = {.gnuplot = fake_gnuplot("gp-fails", "echo first >&2; echo 'line 12: undefined variable: X' >&2; "
-                                                       "echo >&2; exit 3")};
+  kvr_options o = {.gnuplot = fake_gnuplot("gp-fails",
+                                           "echo first >&2; echo 'line 12: undefined variable: X' >&2; "
+                                           "echo >&2; exit 3")};
   CU_ASSERT_EQUAL(kvr_report(file, dir, share(), &o, &err), KV_ERR_IO);
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "undefined variable: X"));
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "status 3"));
@@ -257,6 +275,11 @@ static void a_failing_gnuplot_is_quoted(void) {
   o.gnuplot = fake_gnuplot("gp-lies", "exit 0");
   CU_ASSERT_EQUAL(kvr_report(file, dir, share(), &o, &err), KV_ERR_IO);
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "report.pdf"));
+  o.gnuplot = fake_gnuplot("gp-fills-the-disk", "gnuplot \"$@\" && truncate -s -9 page-03.png");
+  if (has_gnuplot()) {
+    CU_ASSERT_EQUAL(kvr_report(file, dir, share(), &o, &err), KV_ERR_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "page-03.png"));
+  }
   o.gnuplot = fake_gnuplot("gp-dies", "kill -SEGV $$");
   CU_ASSERT_EQUAL(kvr_report(file, dir, share(), &o, &err), KV_ERR_IO);
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "signal 11"));
@@ -338,11 +361,11 @@ static void expect_named_when_gone(const char *file, const char *dataset) {
 }
 
 static void a_missing_dataset_is_named(void) {
-  static const char *const kvsim[] = {"pool/live",         "pool/mean_run",     "scattered/indptr",
+  static const char *const kvsim[] = {"pool/live",           "pool/mean_run",    "scattered/indptr",
                                       "scattered/run_count", "milestones/event", "milestones/rows",
-                                      "final/slot_state",  "final/slot_owner",  "samples/tlb_pages"};
+                                      "final/slot_state",    "final/slot_owner", "samples/tlb_pages"};
   static const char *const roofline[] = {"points/prefix", "points/measured", "points/t2", "kernels/name",
-                                         "layouts/name",  "ceilings/value",  "gpu/value", "resources/name"};
+                                         "layouts/name",  "ceilings/value",  "gpu/kind",  "resources/name"};
   char a[1024], b[1024]; /* kv_tmp's texts live for 16 calls */
   const fixture_roofline r = {.kernels = 2, .layouts = 1, .prefixes = 2};
   strcpy(a, kv_tmp("whole.h5"));
@@ -406,15 +429,59 @@ static void names_come_from_the_file(void) {
   CU_ASSERT_STRING_EQUAL(name, "x");
 }
 
+/* ---- text ---- */
+
+static void text_of_a_dataset_is_harmless(void) {
+  char clean[64], quoted[64] = "";
+  kvr_clean("a\tb\x01\xff\xc3\xa9\xed\xa0\x80|", clean, sizeof clean, false);
+  CU_ASSERT_STRING_EQUAL(clean, "a b??\xc3\xa9???|");
+  kvr_clean("\xc3\xa9\xc3\xa9", clean, 4, false); /* cut at a character, not within one */
+  CU_ASSERT_STRING_EQUAL(clean, "\xc3\xa9");
+  FILE *f = fmemopen(quoted, sizeof quoted, "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+  kvr_put_quoted(f, "it's\n`x`");
+  (void)fclose(f);
+  CU_ASSERT_STRING_EQUAL(quoted, "'it''s'.\"\\n\".'`x`'");
+}
+
+static void lines_fit_their_width(void) {
+  char out[400];
+  CU_ASSERT_EQUAL(kvr_wrap("one two three four", 10, false, 60, 9, out, sizeof out), 2);
+  CU_ASSERT_STRING_EQUAL(out, "one two\nthree four");
+  CU_ASSERT_EQUAL(kvr_wrap("0123456789abcdef0123456789abcdef", 10, false, 100, 9, out, sizeof out), 2);
+  CU_ASSERT_EQUAL(kvr_wrap("one two three four", 10, false, 60, 1, out, sizeof out), 1);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "…"));
+  CU_ASSERT(kvr_width(out, 10, false) <= 60);
+  CU_ASSERT_EQUAL(kvr_wrap("", 10, false, 60, 3, out, sizeof out), 0);
+  CU_ASSERT_STRING_EQUAL(out, "");
+}
+
+static void numbers_are_for_people(void) {
+  CU_ASSERT_STRING_EQUAL(kvr_count(1048576).text, "1,048,576");
+  CU_ASSERT_STRING_EQUAL(kvr_count(12345678).text, "12.3 M");
+  CU_ASSERT_STRING_EQUAL(kvr_count(NAN).text, "unknown");
+  CU_ASSERT_STRING_EQUAL(kvr_bytes(1152).text, "1,152 B");
+  CU_ASSERT_STRING_EQUAL(kvr_bytes(1207959552).text, "1.12 GiB"); /* 1.125, ties to even */
+  CU_ASSERT_STRING_EQUAL(kvr_si(4.45e12, "B/s").text, "4.45 TB/s");
+  CU_ASSERT_STRING_EQUAL(kvr_time(0.0160).text, "16.0 ms");
+  CU_ASSERT_STRING_EQUAL(kvr_time(44.5e-6).text, "44.5 us");
+  CU_ASSERT_STRING_EQUAL(kvr_amount(16628).text, "16,600");
+  CU_ASSERT_STRING_EQUAL(kvr_amount(3.2567).text, "3.26");
+}
+
 void suite_reports(void) {
   static const kv_test_case cases[] = {
       {"names come from the file", names_come_from_the_file},
+      {"text of a dataset is harmless", text_of_a_dataset_is_harmless},
+      {"lines fit their width", lines_fit_their_width},
+      {"numbers are for people", numbers_are_for_people},
       {"a pool replay gives all its pages", a_pool_replay_gives_all_its_pages},
       {"the same file gives the same bytes", the_same_file_gives_the_same_bytes},
       {"nothing to draw is said on valid pages", nothing_to_draw_is_said_on_valid_pages},
       {"one step is enough", one_step_is_enough},
       {"names with blanks, quotes and markup", names_may_hold_blanks_quotes_and_markup},
       {"a measured roofline gives all its pages", a_measured_roofline_gives_all_its_pages},
+      {"a falling ladder is called out", a_falling_ladder_is_called_out},
       {"a modelled roofline says so", a_modelled_roofline_says_so},
       {"a roofline without points or ceilings", a_roofline_without_points_or_ceilings_is_valid},
       {"a missing gnuplot names the package", a_missing_gnuplot_names_the_package},

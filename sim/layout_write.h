@@ -1,6 +1,6 @@
-/* layout.h - the kvlayout-1 file: the slots that requests' rows lie in, for the kernels. */
-#ifndef KVS_LAYOUT_H
-#define KVS_LAYOUT_H
+/* layout_write.h - the kvlayout-1 file: the slots that requests' rows lie in, for the kernels. */
+#ifndef KVS_LAYOUT_WRITE_H
+#define KVS_LAYOUT_WRITE_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "layout.h"
+#include "layout_write.h"
 
 #include <stdlib.h>
 

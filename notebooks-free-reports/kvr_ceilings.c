@@ -1,0 +1,175 @@
+/* kvr_ceilings.c - the roofs that are drawn, and the table of all ceilings and of the GPU's description. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kvr_points.h"
+#include "kvr_text.h"
+
+/* ---- ceilings ---- */
+
+static int kind_rank(const char *kind) {
+  return !strncmp(kind, "measured", 8)      ? 3
+         : !strncmp(kind, "calibrated", 10) ? 2
+         : !strcmp(kind, "spec")            ? 1
+                                            : 0;
+}
+
+/* The roof of a name, or NULL where that resource is not to be drawn (nothing known, or the list is full). */
+static kvr_roof *roof_of(const kvr_roofline *r, kvr_roof *list, size_t *n, uint64_t row) {
+  for (size_t k = 0; k < *n; k++)
+    if (!strcmp(kvr_word_at(&r->ceiling, list[k].row), kvr_word_at(&r->ceiling, row)))
+      return kind_rank(kvr_word_at(&r->kind, row)) > kind_rank(kvr_word_at(&r->kind, list[k].row)) ? &list[k]
+                                                                                                   : NULL;
+  return *n < KVR_ROOFS ? &list[(*n)++] : NULL;
+}
+
+static int by_rate(const void *a, const void *b) {
+  const kvr_roof *x = a, *y = b;
+  return (x->value > y->value) - (x->value < y->value);
+}
+
+/* mma_best repeats the rate of another resource: its name says less than that one's. */
+static bool repeats(const kvr_roofline *r, uint64_t row) {
+  if (strcmp(kvr_word_at(&r->ceiling, row), "mma_best") != 0) return false;
+  for (uint64_t i = 0; i < r->ceilings.rows; i++)
+    if (i != row && r->ceilings.value[0][i] == r->ceilings.value[0][row] &&
+        !strcmp(kvr_word_at(&r->scope, i), "chip"))
+      return true;
+  return false;
+}
+
+/* DRAM and L2 are drawn as bandwidths, tensor-core rates as roofs; all the rest is in the table of the last
+ * page. */
+void kvr_choose_roofs(kvr_roofline *r) {
+  for (uint64_t i = 0; i < r->ceilings.rows; i++) {
+    double value = r->ceilings.value[0][i];
+    const char *name = kvr_word_at(&r->ceiling, i);
+    kvr_roof *to = NULL;
+    if (!(value > 0) || strcmp(kvr_word_at(&r->scope, i), "chip") != 0) continue;
+    if (!strcmp(kvr_word_at(&r->unit, i), "B/s") && (!strcmp(name, "dram") || !strcmp(name, "l2")))
+      to = roof_of(r, r->bandwidth, &r->bandwidths, i);
+    else if (!strcmp(kvr_word_at(&r->unit, i), "FLOP/s") && strcmp(name, "fma") != 0 &&
+             strcmp(name, "sfu") != 0 && !repeats(r, i))
+      to = roof_of(r, r->compute, &r->computes, i);
+    if (to) *to = (kvr_roof){.row = i, .value = value};
+  }
+  qsort(r->bandwidth, r->bandwidths, sizeof *r->bandwidth,
+        by_rate); /* the scripts take the first for DRAM's */
+  qsort(r->compute, r->computes, sizeof *r->compute, by_rate);
+}
+
+/* Resources as people write them. */
+const char *kvr_spoken(const char *name) {
+  return !strcmp(name, "dram") ? "DRAM" : !strcmp(name, "l2") ? "L2" : name;
+}
+
+void kvr_put_roofs(const kvr_roofline *r, const char *prefix, const kvr_roof *list, size_t n, double scale) {
+  char name[40], title[200];
+  FILE *f = r->job->vars;
+  fprintf(f, "array %s_VALUE[%zu]\narray %s_TITLE[%zu]\n", prefix, n ? n : 1, prefix, n ? n : 1);
+  (void)snprintf(name, sizeof name, "%s_COUNT", prefix);
+  kvr_put_number(f, name, (double)n);
+  if (n == 0)
+    fprintf(f, "%s_VALUE[1] = NaN\n%s_TITLE[1] = ''\n", prefix,
+            prefix); /* gnuplot looks at it all the same */
+  for (size_t k = 0; k < n; k++) {
+    (void)snprintf(name, sizeof name, "%s_VALUE[%zu]", prefix, k + 1);
+    kvr_put_number(f, name, list[k].value * scale);
+    (void)snprintf(name, sizeof name, "%s_TITLE[%zu]", prefix, k + 1);
+    (void)snprintf(title, sizeof title, "%.24s %s (%.24s)", kvr_spoken(kvr_word_at(&r->ceiling, list[k].row)),
+                   kvr_si(list[k].value, kvr_word_at(&r->unit, list[k].row)).text,
+                   kvr_word_at(&r->kind, list[k].row));
+    kvr_put_text(f, name, title);
+  }
+}
+
+double kvr_roof_named(const kvr_roofline *r, const kvr_roof *list, size_t n, const char *name) {
+  for (size_t k = 0; k < n; k++)
+    if (!strcmp(kvr_word_at(&r->ceiling, list[k].row), name)) return list[k].value;
+  return NAN;
+}
+
+double kvr_highest(const kvr_roof *list, size_t n) {
+  double v = NAN;
+  for (size_t k = 0; k < n; k++) v = fmax(v, list[k].value);
+  return v;
+}
+
+/* ---- the table of ceilings ---- */
+
+#define TABLE_ROWS 16u
+
+void kvr_missing_values(const kvr_roofline *r, char *text, size_t size) {
+  size_t at = 0;
+  text[0] = '\0';
+  for (uint64_t i = 0; i < r->gpu_row.n && at + 80 < size; i++)
+    if (!*kvr_word_at(&r->gpu_value, i))
+      at += (size_t)snprintf(text + at, size - at, "%s%.60s", at ? ", " : "", kvr_word_at(&r->gpu_row, i));
+}
+
+static void put_ceiling_row(FILE *f, double y, const char *const cell[5], bool bold) {
+  static const double x[] = {36, 126, 186, 306, 406}, width[] = {86, 56, 116, 96, 400};
+  for (size_t k = 0; k < 5; k++) {
+    char line[512];
+    const kvr_label label = {
+        .x = x[k], .y = y, .size = 10.5, .bold = bold, .colour = bold ? "#333333" : "#000000"};
+    (void)kvr_wrap(cell[k], 10.5, bold, width[k], 1, line, sizeof line);
+    kvr_put_label(f, &label, line);
+  }
+}
+
+static double missing_count(const kvr_roofline *r) {
+  double n = 0;
+  for (uint64_t i = 0; i < r->gpu_row.n; i++) n += !*kvr_word_at(&r->gpu_value, i);
+  return n;
+}
+
+/* The description of the GPU in three columns down to the footer; what is missing stands out. */
+static void put_description(const kvr_roofline *r, FILE *f, double y) {
+  const double pitch = 12.5, bottom = KVR_PAGE_HEIGHT - 48, wide = (KVR_PAGE_WIDTH - 72) / 3;
+  char text[400], line[512];
+  (void)snprintf(text, sizeof text, "Description of this GPU: %s values, %s of them missing",
+                 kvr_count((double)r->gpu_row.n).text, kvr_count(missing_count(r)).text);
+  kvr_put_label(f, &(kvr_label){.x = 36, .y = y, .size = 10.5, .bold = true, .colour = "#333333"}, text);
+  uint64_t down = (uint64_t)((bottom - y) / pitch) - 1, each = (r->gpu_row.n + 2) / 3;
+  if (each > down) each = down;
+  for (uint64_t i = 0; i < r->gpu_row.n && i < 3 * each; i++) {
+    bool missing = !*kvr_word_at(&r->gpu_value, i);
+    const kvr_label label = {.x = 36 + wide * (double)(i / each),
+                             .y = y + 4 + pitch * (double)(i % each + 1),
+                             .size = 8.5,
+                             .bold = missing,
+                             .colour = missing ? "#D55E00" : "#000000"};
+    const char *unit = strcmp(kvr_word_at(&r->gpu_unit, i), "1") ? kvr_word_at(&r->gpu_unit, i) : "";
+    if (missing) (void)snprintf(text, sizeof text, "%.60s: missing", kvr_word_at(&r->gpu_row, i));
+    else
+      (void)snprintf(text, sizeof text, "%.60s: %.60s%s%.20s (%.30s)", kvr_word_at(&r->gpu_row, i),
+                     kvr_word_at(&r->gpu_value, i), *unit ? " " : "", unit, kvr_word_at(&r->gpu_kind, i));
+    (void)kvr_wrap(text, 8.5, missing, wide - 10, 1, line, sizeof line);
+    kvr_put_label(f, &label, line);
+  }
+}
+
+kv_status kvr_put_ceilings(const kvr_roofline *r, kv_error *err) {
+  static const char *const head[5] = {"resource", "scope", "ceiling", "kind", "source"};
+  FILE *f;
+  kv_status st = kvr_job_open(r->job, "ceiling-labels.gp", &f, err);
+  if (st) return st;
+  double y = 90;
+  if (r->ceilings.rows) put_ceiling_row(f, y, head, true);
+  uint64_t shown = r->ceilings.rows < TABLE_ROWS ? r->ceilings.rows : TABLE_ROWS;
+  for (uint64_t i = 0; i < shown; i++) {
+    kvr_word value = kvr_si(r->ceilings.value[0][i], kvr_word_at(&r->unit, i));
+    const char *const cell[5] = {kvr_word_at(&r->ceiling, i), kvr_word_at(&r->scope, i), value.text,
+                                 kvr_word_at(&r->kind, i), kvr_word_at(&r->source, i)};
+    put_ceiling_row(f, y += 16.5, cell, false);
+  }
+  put_description(r, f, y + 30);
+  kvr_put_number(r->job->vars, "CEILINGS", (double)r->ceilings.rows);
+  kvr_put_finding(r->job, "FIND_CEILINGS",
+                  "What this report measures kernels against%s. Nothing was filled in for a value "
+                  "that nobody published or measured.",
+                  shown < r->ceilings.rows ? " (the first rows of a longer table)" : "");
+  return kvr_job_close(r->job, &f, err);
+}

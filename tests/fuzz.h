@@ -1,0 +1,10 @@
+/* fuzz.h - the entry point that libFuzzer and our own driver (fuzz_driver.h) call. */
+#ifndef FUZZ_H
+#define FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#endif
