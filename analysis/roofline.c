@@ -11,6 +11,7 @@
 #include "roof_run.h"
 #include "roofline_commands.h"
 #include "roofline_gpu.h"
+#include "roofline_model.h"
 #include "roofline_print.h"
 #if defined __has_include
 #if __has_include("report.h")
@@ -67,6 +68,7 @@ enum {
   O_ROWS,
   O_SWEEP,
   O_LAYOUT,
+  O_KERNEL,
   O_BATCH,
   O_LAYERS,
   O_LATENT,
@@ -79,7 +81,7 @@ enum {
 };
 
 typedef struct options {
-  const char *gpu, *rows, *layout, *output, *report;
+  const char *gpu, *rows, *layout, *kernel, *output, *report;
   uint64_t heads, queries, batch, layers, latent, rope, seed;
   uint64_t prefix[MAX_PREFIXES];
   size_t prefixes;
@@ -138,6 +140,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case 'g': o->gpu = arg; return 0;
     case O_ROWS: o->rows = arg; return 0;
     case O_LAYOUT: o->layout = arg; return 0;
+    case O_KERNEL: o->kernel = arg; return 0;
     case 'o': o->output = arg; return 0;
     case O_REPORT: o->report = arg; return 0;
     case O_NO_REPORT: o->no_report = true; return 0;
@@ -181,6 +184,7 @@ static const struct argp_option option_table[] = {
     {"layers", O_LAYERS, "N", 0, "layers of the model, recorded (61)", 0},
     {"layout", O_LAYOUT, "FILE", 0,
      "slots of real requests: a kvlayout-1 file of `kvsim replay --layout-out`", 0},
+    {"kernel", O_KERNEL, "FILE", 0, "one more kernel, declared as in models/kernels (models/README.md)", 0},
     {0, 0, 0, 0, "Results", 3},
     {"output", 'o', "FILE", 0, "dataset (roofline-GPU.h5)", 0},
     {"report", O_REPORT, "DIR", 0, "folder for the PDF and the PNGs (roofline-GPU-report)", 0},
@@ -307,6 +311,7 @@ static kv_status deliver(const options *o, const kva_run *run, const char *note,
 
 static kv_status run_all(options *o, const char *command, kv_error *err) {
   roofline_gpu chosen = {0};
+  roofline_model model = {0};
   kvm_verify *problems = NULL;
   uint64_t n = 0;
   char output[300], report[300];
@@ -314,6 +319,9 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
   kv_status st = roofline_gpu_choose(o->gpu, &chosen, err);
   if (st) goto done;
   run.gpu = chosen.gpu;
+  st = roofline_model_load(o->kernel, &model, err);
+  if (st) goto done;
+  roofline_model_use(&model, &run);
   default_names(o, run.gpu, output, report);
   (void)snprintf(run.status, sizeof run.status, "%s", KVA_UNCALIBRATED);
   (void)snprintf(run.layout_name, sizeof run.layout_name, "contiguous");
@@ -323,6 +331,7 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
 done:
   kva_run_free(&run);
   free(problems);
+  roofline_model_free(&model);
   roofline_gpu_free(&chosen);
   return st;
 }

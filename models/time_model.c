@@ -73,8 +73,26 @@ kvm_timing kvm_timing_of(const kvm_gpu *gpu, const kvm_gpu *pipes, const kvm_roo
   return t;
 }
 
+const kvm_gpu *kvm_pipes_find(const kvm_gpus *pipes, int sm) {
+  const kvm_gpu *below = NULL, *lowest = NULL;
+  for (size_t i = 0; i < pipes->n; i++) {
+    const kvm_gpu *g = &pipes->gpu[i];
+    int a = kvm_gpu_sm(g);
+    if (a <= sm && (!below || a > kvm_gpu_sm(below))) below = g;
+    if (!lowest || a < kvm_gpu_sm(lowest)) lowest = g;
+  }
+  return below ? below : lowest;
+}
+
 void kvm_timing_set(kvm_timing *t, kvm_parameter p, double value, double low, double high, const char *source) {
   t->p[p] = (kvm_estimate){value, low, high, KVM_MEASURED, source};
+}
+
+void kvm_roofs_complete(kvm_roofs *roofs, const kvm_timing *t) {
+  const kvm_estimate *e = &t->p[KVM_P_SM_LINK];
+  double rate = e->value * t->p[KVM_P_CLOCK].value;
+  if (!isnan(roofs->sm[KVM_LINK].rate) || isnan(rate)) return;
+  roofs->sm[KVM_LINK] = (kvm_ceiling){rate, e->kind, "sm_link_per_clk", e->source};
 }
 
 kvm_parameter kvm_timing_missing(const kvm_timing *t) {

@@ -53,8 +53,13 @@ typedef struct kvm_timing {
  * measured and spec 5 %, inference 10 %, from memory 20 %; a memory rate of a data sheet reaches down to 80 %, as
  * published measurements are 78 to 98 % of it. */
 kvm_timing kvm_timing_of(const kvm_gpu *gpu, const kvm_gpu *pipes, const kvm_roofs *roofs);
+/* Of the descriptions in models/pipes/ the one for architecture sm, else the highest below it, else the lowest; NULL for
+ * an empty set. */
+const kvm_gpu *kvm_pipes_find(const kvm_gpus *pipes, int sm);
 /* Puts a calibrated value in. */
 void kvm_timing_set(kvm_timing *t, kvm_parameter p, double value, double low, double high, const char *source);
+/* Gives the roofs one SM's link rate where the description has none: what the pipes' file says of it. */
+void kvm_roofs_complete(kvm_roofs *roofs, const kvm_timing *t);
 /* The first parameter that is needed and not known; KVM_PARAMETERS when all are. */
 kvm_parameter kvm_timing_missing(const kvm_timing *t);
 

@@ -2,9 +2,12 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { SCHEDULERS = 4, WARM = 3, COUNTED = 3, TILES = WARM + COUNTED, GROUPS = 64 };
+/* Operands leave the registers some cycles after issue, once the pipe has taken the instruction in. */
+enum { TAKEN_IN = 4 };
+/* Wavefronts that may queue before the L1/shared-memory pipe: then its instructions hold the warps up. */
+enum { L1_QUEUE = 64 };
+enum { SCHEDULERS = 4, MOST_WARM = 40, COUNTED = 2, MOST_TILES = MOST_WARM + COUNTED, GROUPS = 32 };
 #define STOPPED 1e300
 
 typedef struct warp {
@@ -20,12 +23,12 @@ typedef struct warp {
   double index_bytes;      /* read so far: tells which index loads start a new line */
   bool waiting;            /* at a barrier */
   double finished;
+  const kvm_step *next;    /* NULL: done */
+  double own;              /* earliest time for it by the warp's own stalls, marks and groups */
+  double issued;           /* last issue: of several that could go, the one that waited longest goes */
 } warp;
 
-typedef struct barrier {
-  unsigned arrived;
-  double last;
-} barrier;
+typedef unsigned barrier; /* warps that have arrived */
 
 typedef struct machine {
   const kvm_sm *sm;
@@ -35,10 +38,9 @@ typedef struct machine {
   warp w[KVM_MAX_SM_WARPS];
   barrier (*bar)[KVM_BARRIERS]; /* by block */
   double issue[SCHEDULERS], mma[SCHEDULERS], sfu[SCHEDULERS], l1, link, dram; /* when each is free */
-  double busy_issue, busy_mma, busy_l1, busy_link, busy_dram;                 /* cycles in use */
-  double tile_end[TILES + 1];                                                 /* last warp's end of tile i */
-  double tile_busy[TILES + 1][5];
-  unsigned tile_left[TILES + 1];
+  double busy_issue, busy_mma, busy_l1, busy_link, busy_dram;                 /* cycles in use, all programs */
+  int warm, tiles;                                                            /* simulated: until steady, in all */
+  double tile_end[MOST_TILES + 1];                                            /* sum of the warps' ends of tile i */
 } machine;
 
 void kvm_block_free(kvm_block *block) {
@@ -61,11 +63,19 @@ static const kvm_program *part_of(const warp *w) {
 }
 
 static void end_tile(machine *m, warp *w) {
-  int i = ++w->tiles;
-  if (w->ready > m->tile_end[i]) m->tile_end[i] = w->ready;
-  if (--m->tile_left[i]) return;
-  const double busy[5] = {m->busy_issue, m->busy_mma, m->busy_l1, m->busy_link, m->busy_dram};
-  memcpy(m->tile_busy[i], busy, sizeof busy);
+  m->tile_end[++w->tiles] += w->ready;
+}
+
+/* When a warp's own past lets it issue its next instruction. */
+static double own_time(const warp *w) {
+  const kvm_step *s = w->next;
+  double t = w->ready;
+  for (unsigned i = 0; s->waits >> i; i++)
+    if (s->waits >> i & 1 && w->arrived[i] > t) t = w->arrived[i];
+  if (s->op == KVM_GROUP)
+    for (unsigned back = s->count; back < GROUPS && back < w->open; back++)
+      t = fmax(t, w->group[(w->open - 1 - back) % GROUPS]);
+  return t;
 }
 
 /* Moves a warp on to its next instruction, over the ends of its programs. */
@@ -75,25 +85,22 @@ static void settle(machine *m, warp *w) {
     if (w->part != 1) w->part++;
     else {
       end_tile(m, w);
-      if (w->tiles == TILES) w->part++;
+      if (w->tiles == m->tiles) w->part++;
     }
   }
-  if (w->part == 3) w->finished = w->ready;
+  w->next = w->part < 3 ? &part_of(w)->step[w->at] : NULL;
+  if (w->next) w->own = own_time(w);
+  else w->finished = w->ready;
 }
 
 /* When warp w could issue its next instruction. */
 static double could_issue(const machine *m, const warp *w) {
-  if (w->part == 3 || w->waiting) return STOPPED;
-  const kvm_step *s = &part_of(w)->step[w->at];
-  double t = fmax(w->ready, m->issue[w->scheduler]);
-  for (unsigned i = 0; i < KVM_MARKS; i++)
-    if (s->waits >> i & 1 && w->arrived[i] > t) t = w->arrived[i];
-  if (s->op == KVM_MMA_OP) t = fmax(t, m->mma[w->scheduler]);
-  if (s->op == KVM_SFU) t = fmax(t, m->sfu[w->scheduler]);
-  if (s->op == KVM_GROUP)
-    for (unsigned back = s->count; back < GROUPS && back < w->open; back++)
-      t = fmax(t, w->group[(w->open - 1 - back) % GROUPS]);
-  return t;
+  if (!w->next || w->waiting) return STOPPED;
+  double t = w->own > m->issue[w->scheduler] ? w->own : m->issue[w->scheduler], pipe = 0;
+  if (w->next->op == KVM_MMA_OP) pipe = m->mma[w->scheduler];
+  else if (w->next->op == KVM_SFU) pipe = m->sfu[w->scheduler];
+  else if (w->next->waves) pipe = m->l1 - TAKEN_IN - L1_QUEUE * m->sm->wave_interval;
+  return t > pipe ? t : pipe;
 }
 
 /* A server that is free at *free serves `cycles` for a customer of time t; returns when it is done. */
@@ -126,14 +133,12 @@ static void set_mark(warp *w, unsigned mark, double t) {
 static void at_barrier(machine *m, warp *w, const kvm_step *s, double t) {
   barrier *b = &m->bar[w->block][s->barrier];
   unsigned need = s->barrier_warps ? s->barrier_warps : m->per_block;
-  b->last = fmax(b->last, t);
   w->waiting = s->op == KVM_BAR;
-  if (++b->arrived < need) return;
-  *b = (barrier){0};
+  if (++*b < need) return;
+  *b = 0;
   for (unsigned i = w->block * m->per_block; i < (w->block + 1) * m->per_block; i++) {
     warp *x = &m->w[i];
-    const kvm_step *y = x->part < 3 && x->waiting ? &part_of(x)->step[x->at] : NULL;
-    if (!y || y->barrier != s->barrier) continue;
+    if (!x->next || !x->waiting || x->next->barrier != s->barrier) continue;
     x->waiting = false;
     x->ready = fmax(x->ready, t + m->sm->barrier_latency);
     x->at++;
@@ -145,16 +150,14 @@ static double shared_latency(const kvm_sm *sm, kvm_op op) {
   return op == KVM_SHFL ? sm->shuffle_latency : op == KVM_LDS || op == KVM_LDSM ? sm->shared_latency : 8;
 }
 
-/* Operands leave the registers some cycles after issue, once the pipe has taken the instruction in. */
-enum { TAKEN_IN = 4 };
-
 static void issue(machine *m, warp *w, double t) {
   const kvm_sm *sm = m->sm;
-  const kvm_step *s = &part_of(w)->step[w->at];
+  const kvm_step *s = w->next;
   double arrives = t + TAKEN_IN, read = t + TAKEN_IN, slots = s->op == KVM_GROUP ? 1 : s->count;
   m->issue[w->scheduler] = t + slots;
   m->busy_issue += slots;
   w->ready = t + s->cycles;
+  w->issued = t;
   if (s->op == KVM_MMA_OP) {
     (void)serve(&m->mma[w->scheduler], t, sm->mma_interval, &m->busy_mma);
     arrives = t + sm->mma_latency;
@@ -181,14 +184,26 @@ static void issue(machine *m, warp *w, double t) {
   settle(m, w);
 }
 
+/* Tiles until the pipeline is steady: queues fill while groups may still be opened, so a few times their number. */
+static int warm_tiles(const kvm_block *block) {
+  int open = 0;
+  for (unsigned r = 0; r < block->roles; r++)
+    for (size_t i = 0; i < block->role[r].tile.steps; i++) {
+      const kvm_step *s = &block->role[r].tile.step[i];
+      if (s->op == KVM_GROUP && s->count > open) open = s->count;
+    }
+  return 3 + 3 * open < MOST_WARM ? 3 + 3 * open : MOST_WARM;
+}
+
 static void set_up(machine *m, unsigned resident) {
   unsigned n = 0;
+  m->warm = warm_tiles(m->block);
+  m->tiles = m->warm + COUNTED;
   for (unsigned b = 0; b < resident; b++)
     for (unsigned r = 0; r < m->block->roles; r++)
       for (unsigned i = 0; i < m->block->role[r].warps; i++, n++)
         m->w[n] = (warp){.role = &m->block->role[r], .block = b, .scheduler = n % SCHEDULERS};
   m->warps = n;
-  for (int i = 0; i <= TILES; i++) m->tile_left[i] = n;
   for (unsigned i = 0; i < n; i++) settle(m, &m->w[i]);
 }
 
@@ -199,8 +214,8 @@ static kv_status run_all(machine *m, kv_error *err) {
     double best = STOPPED;
     for (unsigned i = 0; i < m->warps; i++) {
       double t = could_issue(m, &m->w[i]);
-      done += m->w[i].part == 3;
-      if (t < best) {
+      done += !m->w[i].next;
+      if (t < best || (t == best && t < STOPPED && m->w[i].issued < m->w[first].issued)) {
         best = t;
         first = i;
       }
@@ -212,16 +227,16 @@ static kv_status run_all(machine *m, kv_error *err) {
 }
 
 static void read_out(const machine *m, kvm_sm_time *time) {
-  double span = m->tile_end[TILES] - m->tile_end[WARM], end = 0, busy[5];
+  double span = (m->tile_end[m->tiles] - m->tile_end[m->warm]) / m->warps, end = 0;
   for (unsigned i = 0; i < m->warps; i++) end = fmax(end, m->w[i].finished);
   time->tile = span / COUNTED;
-  time->once = fmax(0, end - TILES * time->tile);
-  for (int k = 0; k < 5; k++) busy[k] = span > 0 ? (m->tile_busy[TILES][k] - m->tile_busy[WARM][k]) / span : 0;
-  time->issue = busy[0] / SCHEDULERS;
-  time->mma = busy[1] / SCHEDULERS;
-  time->l1 = busy[2];
-  time->link = busy[3];
-  time->dram = busy[4];
+  time->once = fmax(0, end - m->tiles * time->tile);
+  double all = fmax(end, m->tiles * time->tile);
+  time->issue = m->busy_issue / SCHEDULERS / all;
+  time->mma = m->busy_mma / SCHEDULERS / all;
+  time->l1 = m->busy_l1 / all;
+  time->link = m->busy_link / all;
+  time->dram = m->busy_dram / all;
 }
 
 kv_status kvm_sm_run(const kvm_sm *sm, const kvm_block *block, unsigned resident, bool misses, kvm_sm_time *time,

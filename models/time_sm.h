@@ -42,7 +42,7 @@ unsigned kvm_block_warps(const kvm_block *block);
 typedef struct kvm_sm_time {
   double once;  /* cycles of a block with no tile more than those simulated, minus `tile` for each: begin, fill, end */
   double tile;  /* cycles a tile in the steady state */
-  double issue, mma, l1, link, dram; /* share of those units' time in use in the steady state, 0 to 1 */
+  double issue, mma, l1, link, dram; /* share of those units' time in use, 0 to 1 */
 } kvm_sm_time;
 
 /* Runs `resident` equal blocks side by side. `misses`: rows and indices come from memory (cold), else from L2 (the
