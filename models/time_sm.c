@@ -38,7 +38,7 @@ typedef struct machine {
   warp w[KVM_MAX_SM_WARPS];
   barrier (*bar)[KVM_BARRIERS]; /* by block */
   double issue[SCHEDULERS], mma[SCHEDULERS], sfu[SCHEDULERS], l1, link, dram; /* when each is free */
-  double busy_issue, busy_mma, busy_l1, busy_link, busy_dram;                 /* cycles in use, all programs */
+  double busy_issue, busy_mma, busy_l1, busy_link, busy_dram, uncounted;                 /* cycles in use by tiles */
   int warm, tiles;                                                            /* simulated: until steady, in all */
   double tile_end[MOST_TILES + 1];                                            /* sum of the warps' ends of tile i */
 } machine;
@@ -103,6 +103,11 @@ static double could_issue(const machine *m, const warp *w) {
   return t > pipe ? t : pipe;
 }
 
+/* Where service is counted: tiles alone tell the steady state. */
+static double *count_in(machine *m, const warp *w, double *busy) {
+  return w->part == 1 ? busy : &m->uncounted;
+}
+
 /* A server that is free at *free serves `cycles` for a customer of time t; returns when it is done. */
 static double serve(double *free, double t, double cycles, double *busy) {
   *free = fmax(*free, t) + cycles;
@@ -120,10 +125,10 @@ static double fetch(machine *m, warp *w, const kvm_step *s, double t) {
     memory = m->misses && (w->index_bytes == 0 || floor((w->index_bytes + s->bytes) / sm->line_bytes) > line);
     w->index_bytes += s->bytes;
   }
-  double at = serve(&m->link, t, s->bytes / sm->link_bytes, &m->busy_link);
+  double at = serve(&m->link, t, s->bytes / sm->link_bytes, count_in(m, w, &m->busy_link));
   if (!memory) return at + sm->l2_latency;
   double share = s->where == KVM_INDEX ? 0 : s->bytes / sm->dram_bytes; /* indices: few bytes, counted by the roofs */
-  return fmax(at, serve(&m->dram, t, share, &m->busy_dram)) + sm->dram_latency;
+  return fmax(at, serve(&m->dram, t, share, count_in(m, w, &m->busy_dram))) + sm->dram_latency;
 }
 
 static void set_mark(warp *w, unsigned mark, double t) {
@@ -155,21 +160,20 @@ static void issue(machine *m, warp *w, double t) {
   const kvm_step *s = w->next;
   double arrives = t + TAKEN_IN, read = t + TAKEN_IN, slots = s->op == KVM_GROUP ? 1 : s->count;
   m->issue[w->scheduler] = t + slots;
-  m->busy_issue += slots;
+  if (w->part == 1) m->busy_issue += slots;
   w->ready = t + s->cycles;
   w->issued = t;
   if (s->op == KVM_MMA_OP) {
-    (void)serve(&m->mma[w->scheduler], t, sm->mma_interval, &m->busy_mma);
+    (void)serve(&m->mma[w->scheduler], t, sm->mma_interval, count_in(m, w, &m->busy_mma));
     arrives = t + sm->mma_latency;
   } else if (s->op == KVM_SFU) {
-    double unused = 0;
-    (void)serve(&m->sfu[w->scheduler], t, sm->sfu_interval, &unused);
+    (void)serve(&m->sfu[w->scheduler], t, sm->sfu_interval, &m->uncounted);
     arrives = t + sm->sfu_latency;
   } else if (s->waves) {
-    read = serve(&m->l1, t + TAKEN_IN, s->waves * sm->wave_interval, &m->busy_l1);
+    read = serve(&m->l1, t + TAKEN_IN, s->waves * sm->wave_interval, count_in(m, w, &m->busy_l1));
     arrives = read;
     if (s->op == KVM_LDG || s->op == KVM_CP) arrives = fetch(m, w, s, read);
-    else if (s->op == KVM_STG) (void)serve(&m->link, read, s->bytes / sm->link_bytes, &m->busy_link);
+    else if (s->op == KVM_STG) (void)serve(&m->link, read, s->bytes / sm->link_bytes, count_in(m, w, &m->busy_link));
     else arrives += shared_latency(sm, (kvm_op)s->op);
   }
   set_mark(w, s->set, arrives);
@@ -226,17 +230,16 @@ static kv_status run_all(machine *m, kv_error *err) {
   }
 }
 
+/* Warps that no barrier holds together drift apart, and their own paces underrate a full queue: no tile can take less
+ * than its service on any unit. */
 static void read_out(const machine *m, kvm_sm_time *time) {
-  double span = (m->tile_end[m->tiles] - m->tile_end[m->warm]) / m->warps, end = 0;
+  const double busy[5] = {m->busy_issue / SCHEDULERS, m->busy_mma / SCHEDULERS, m->busy_l1, m->busy_link, m->busy_dram};
+  double *share[5] = {&time->issue, &time->mma, &time->l1, &time->link, &time->dram}, end = 0;
+  time->tile = (m->tile_end[m->tiles] - m->tile_end[m->warm]) / m->warps / COUNTED;
+  for (int k = 0; k < 5; k++) time->tile = fmax(time->tile, busy[k] / m->tiles);
+  for (int k = 0; k < 5; k++) *share[k] = time->tile > 0 ? busy[k] / m->tiles / time->tile : 0;
   for (unsigned i = 0; i < m->warps; i++) end = fmax(end, m->w[i].finished);
-  time->tile = span / COUNTED;
   time->once = fmax(0, end - m->tiles * time->tile);
-  double all = fmax(end, m->tiles * time->tile);
-  time->issue = m->busy_issue / SCHEDULERS / all;
-  time->mma = m->busy_mma / SCHEDULERS / all;
-  time->l1 = m->busy_l1 / all;
-  time->link = m->busy_link / all;
-  time->dram = m->busy_dram / all;
 }
 
 kv_status kvm_sm_run(const kvm_sm *sm, const kvm_block *block, unsigned resident, bool misses, kvm_sm_time *time,
