@@ -157,9 +157,11 @@ kv_status kva_run_predict(kva_run *run, const kvm_verify *problems, uint64_t n, 
   const kvm_verify *longest = problems;
   kvm_time_memo memo = {0};
   kv_status st = KV_OK;
-  run->roofs = kvm_roofs_of(run->gpu);
-  if (!run->timing_given) run->timing = kvm_timing_of(run->gpu, run->pipes, &run->roofs);
-  kvm_roofs_complete(&run->roofs, &run->timing);
+  if (!run->given) {
+    run->roofs = kvm_roofs_of(run->gpu);
+    run->timing = kvm_timing_of(run->gpu, run->pipes, &run->roofs);
+    kvm_roofs_complete(&run->roofs, &run->timing);
+  }
   choose_kernels(run);
   run->point = calloc(n * run->kernels, sizeof *run->point);
   if (!run->point) return kv_fail(err, KV_ERR_MEMORY, "out of memory for %llu points", (unsigned long long)n);

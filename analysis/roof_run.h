@@ -36,8 +36,8 @@ typedef struct kva_run {
   const kvm_declared_set *declared; /* not owned: the kernels' programs; NULL: no T5 to T7 */
   const kvm_declared *own;          /* not owned: one more kernel, a user's; NULL: none */
   const kvm_gpu *pipes;             /* not owned: latencies that the description lacks; NULL: none */
-  kvm_timing timing;                /* set by kva_run_predict() from gpu, pipes and roofs unless timing_given */
-  bool timing_given;
+  kvm_timing timing;                /* with roofs: set by kva_run_predict() from gpu and pipes, unless given */
+  bool given;
   kvm_roofs roofs;
   char status[256];  /* KVA_UNCALIBRATED, or "measured: <device>, <driver>, <date>" */
   const char *dtype; /* "bf16", "fp8", "fp8-656" or "other" */

@@ -69,6 +69,7 @@ enum {
   O_SWEEP,
   O_LAYOUT,
   O_KERNEL,
+  O_CALIBRATION,
   O_BATCH,
   O_LAYERS,
   O_LATENT,
@@ -81,7 +82,7 @@ enum {
 };
 
 typedef struct options {
-  const char *gpu, *rows, *layout, *kernel, *output, *report;
+  const char *gpu, *rows, *layout, *kernel, *calibration, *output, *report;
   uint64_t heads, queries, batch, layers, latent, rope, seed;
   uint64_t prefix[MAX_PREFIXES];
   size_t prefixes;
@@ -141,6 +142,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case O_ROWS: o->rows = arg; return 0;
     case O_LAYOUT: o->layout = arg; return 0;
     case O_KERNEL: o->kernel = arg; return 0;
+    case O_CALIBRATION: o->calibration = arg; return 0;
     case 'o': o->output = arg; return 0;
     case O_REPORT: o->report = arg; return 0;
     case O_NO_REPORT: o->no_report = true; return 0;
@@ -171,6 +173,8 @@ static const struct argp_option option_table[] = {
     {0, 0, 0, 0, "The GPU", 1},
     {"gpu", 'g', "NAME", 0,
      "key, product name, alias, sm_120, or a description file; default: the card that is here", 0},
+    {"calibration", O_CALIBRATION, "FILE", 0,
+     "dataset of `roofline calibrate` to model with; default: that of this GPU in models/measured; none: published values", 0},
     {0, 0, 0, 0, "The problem", 2},
     {"heads", O_HEADS, "N", 0, "attention heads on this GPU (8)", 0},
     {"queries", O_QUERIES, "N", 0, "tree nodes a request (9)", 0},
@@ -319,11 +323,11 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
   kv_status st = roofline_gpu_choose(o->gpu, &chosen, err);
   if (st) goto done;
   run.gpu = chosen.gpu;
-  st = roofline_model_load(o->kernel, &model, err);
-  if (st) goto done;
-  roofline_model_use(&model, &run);
-  default_names(o, run.gpu, output, report);
   (void)snprintf(run.status, sizeof run.status, "%s", KVA_UNCALIBRATED);
+  st = roofline_model_load(o->kernel, &model, err);
+  if (!st) st = roofline_model_use(&model, &chosen.all, o->calibration, &run, err);
+  if (st) goto done;
+  default_names(o, run.gpu, output, report);
   (void)snprintf(run.layout_name, sizeof run.layout_name, "contiguous");
   st = make_problems(o, &run, &problems, &n, err);
   if (!st) st = kva_run_predict(&run, problems, n, err);

@@ -4,17 +4,24 @@
 
 #include "kv_status.h"
 #include "roof_run.h"
+#include "time_calibrate.h"
 
 typedef struct roofline_model {
   kvm_declared_set declared; /* models/kernels */
   kvm_gpus pipes;            /* models/pipes */
   kvm_declared *own;         /* of --kernel; NULL: none */
+  kva_calibrated calibrated; /* values 0: none */
 } roofline_model;
 
 /* `own` is a file of the user's, or NULL. On failure nothing is held. */
 kv_status roofline_model_load(const char *own, roofline_model *model, kv_error *err);
 void roofline_model_free(roofline_model *model);
-/* Gives a run the programs and the pipes of its GPU's architecture; run->gpu must be set. */
-void roofline_model_use(const roofline_model *model, kva_run *run);
+/* Roofs and timing of a GPU: its description and pipes, then a calibration: the file `calibration`, or where that is NULL
+ * the first of models/measured/NAME-ceilings.h5 whose GPU is this one ("none": no calibration). What was used stands in model->calibrated, whose text
+ * the estimates point to. `gpus` resolves the calibration's product name. */
+kv_status roofline_model_timing(roofline_model *model, const kvm_gpus *gpus, const kvm_gpu *gpu, const char *calibration,
+                                kvm_roofs *roofs, kvm_timing *timing, kv_error *err);
+/* Gives a run its programs, roofs, timing and status; run->gpu must be set. */
+kv_status roofline_model_use(roofline_model *model, const kvm_gpus *gpus, const char *calibration, kva_run *run, kv_error *err);
 
 #endif

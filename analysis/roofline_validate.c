@@ -13,10 +13,10 @@
 #include "roofline_model.h"
 #include "validate.h"
 
-enum { MAX_FILES = 64, O_JSON = 1000, O_MAPE, O_WORST, O_LEAST };
+enum { MAX_FILES = 64, O_JSON = 1000, O_MAPE, O_WORST, O_LEAST, O_CALIBRATION };
 
 typedef struct options {
-  const char *file[MAX_FILES], *output;
+  const char *file[MAX_FILES], *output, *calibration;
   size_t files;
   double mape, worst;
   uint64_t least;
@@ -37,6 +37,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case 'o': o->output = arg; return 0;
     case 'q': o->quiet = true; return 0;
     case O_JSON: o->json = true; return 0;
+    case O_CALIBRATION: o->calibration = arg; return 0;
     case O_MAPE: percent(o, arg, "--mape", &o->mape); return 0;
     case O_WORST: percent(o, arg, "--worst", &o->worst); return 0;
     case O_LEAST:
@@ -55,6 +56,7 @@ static const struct argp_option option_table[] = {
     {"mape", O_MAPE, "PERCENT", 0, "bar on the mean absolute error of all points: exit status 1 above it", 0},
     {"worst", O_WORST, "PERCENT", 0, "bar on the largest absolute error", 0},
     {"from", O_LEAST, "TOKENS", 0, "leave shorter prefixes out", 0},
+    {"calibration", O_CALIBRATION, "FILE", 0, "dataset of `roofline calibrate`; none: published values; default: that of the GPU in models/measured", 0},
     {"json", O_JSON, 0, 0, "JSON on stdout (schema roofline-validate, version 1)", 0},
     {"quiet", 'q', 0, 0, "no messages on stderr but errors", 0},
     {0, 0, 0, 0, 0, 0}};
@@ -63,7 +65,7 @@ static const struct argp_option option_table[] = {
 
 static int measured_name(const struct dirent *e) {
   size_t n = strlen(e->d_name);
-  return n > 4 && (!strcmp(e->d_name + n - 4, ".tsv") || !strcmp(e->d_name + n - 3, ".h5"));
+  return n > 4 && (!strcmp(e->d_name + n - 4, ".tsv") || (!strcmp(e->d_name + n - 3, ".h5") && !strstr(e->d_name, "-ceilings.h5")));
 }
 
 static kv_status default_files(char path[MAX_FILES][4352], options *o, kv_error *err) {
@@ -92,13 +94,14 @@ static void drop_short(kva_measured *m, uint64_t least) {
   m->n = kept;
 }
 
-static kv_status validate_one(kva_measured *m, const kvm_gpus *gpus, const roofline_model *model, kv_error *err) {
+static kv_status validate_one(kva_measured *m, const kvm_gpus *gpus, const options *o, roofline_model *model, kv_error *err) {
   const kvm_gpu *gpu;
   kv_status st = kvm_gpus_find(gpus, m->gpu, &gpu, err);
   if (st) return kv_fail(err, KV_ERR_INPUT, "%s: its GPU '%.40s' is not described", m->path, m->gpu);
-  kvm_roofs roofs = kvm_roofs_of(gpu);
-  kvm_timing timing = kvm_timing_of(gpu, kvm_pipes_find(&model->pipes, kvm_gpu_sm(gpu)), &roofs);
-  kvm_roofs_complete(&roofs, &timing);
+  kvm_roofs roofs;
+  kvm_timing timing;
+  st = roofline_model_timing(model, gpus, gpu, o->calibration, &roofs, &timing, err);
+  if (st) return st;
   return kva_validate(m, gpu, &model->declared, &timing, &roofs, err);
 }
 
@@ -171,7 +174,7 @@ static kv_status judge(const options *o, const kva_score *all, kv_error *err) {
 
 static kv_status validate_all(options *o, const char *command, kv_error *err) {
   static char path[MAX_FILES][4352];
-  static const char calibration[] = "none: published values (models/gpus, models/pipes)";
+  char calibration[400] = "none: published values (models/gpus, models/pipes)";
   kva_measured *m = calloc(MAX_FILES, sizeof *m);
   kva_score score[KVA_MAX_SCORES];
   kvm_gpus gpus = {0};
@@ -183,7 +186,8 @@ static kv_status validate_all(options *o, const char *command, kv_error *err) {
   for (size_t i = 0; !st && i < o->files; i++) {
     st = kva_measured_load(o->file[i], &m[i], err);
     if (!st) drop_short(&m[i], o->least);
-    if (!st) st = validate_one(&m[i], &gpus, &model, err);
+    if (!st) st = validate_one(&m[i], &gpus, o, &model, err);
+    if (!st && model.calibrated.values) (void)snprintf(calibration, sizeof calibration, "%s", model.calibrated.source);
   }
   size_t n = st ? 0 : kva_scores(m, o->files, score);
   if (!st && o->json) st = print_json(m, o->files, score, n, calibration, err);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "columns.h"
 #include "kv_h5.h"
 
 /* ---- reading text ---- */
@@ -123,46 +124,10 @@ static kv_status read_lines(kva_measured *m, FILE *f, kv_error *err) {
 
 /* ---- reading a dataset ---- */
 
-static kv_status read_column(hid_t file, const char *path, const char *name, uint64_t *n, double **v, kv_error *err) {
-  hid_t dataset = -1;
-  uint64_t rows = 0;
-  size_t size;
+static kv_status read_point_column(hid_t file, const char *path, const char *name, uint64_t *n, double **v, kv_error *err) {
   char full[64];
   (void)snprintf(full, sizeof full, "points/%s", name);
-  kv_status st = kv_h5_open_column(file, path, full, &dataset, &rows, &size, err);
-  if (st == KV_END) return kv_fail(err, KV_ERR_INPUT, "%s: dataset /%s is missing; is it a roofline-1 file?", path, full);
-  if (st) return st;
-  *v = calloc((size_t)rows + 1, sizeof **v);
-  if (!*v) st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", path);
-  else if (*n != UINT64_MAX && rows != *n) st = kv_fail(err, KV_ERR_INPUT, "%s: /%s has another length", path, full);
-  else if (rows > MAX_SAMPLES || H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, *v) < 0)
-    st = kv_fail(err, KV_ERR_INPUT, "%s: /%s cannot be read", path, full);
-  *n = rows;
-  (void)H5Dclose(dataset);
-  return st;
-}
-
-static kv_status read_names(hid_t file, const char *path, const char *name, uint64_t *n, char **text, size_t *width, kv_error *err) {
-  hid_t d = H5Dopen2(file, name, H5P_DEFAULT), type = d >= 0 ? H5Dget_type(d) : -1, space = d >= 0 ? H5Dget_space(d) : -1;
-  kv_status st = KV_OK;
-  *text = NULL;
-  if (type < 0 || H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) > 0 || H5Sget_simple_extent_ndims(space) != 1)
-    st = kv_fail(err, KV_ERR_INPUT, "%s: /%s is missing or holds no strings", path, name);
-  if (!st) {
-    *n = (uint64_t)H5Sget_simple_extent_npoints(space);
-    *width = H5Tget_size(type) + 1;
-    hid_t memory = H5Tcopy(H5T_C_S1);
-    (void)H5Tset_size(memory, *width);
-    (void)H5Tset_cset(memory, H5Tget_cset(type));
-    *text = *n <= MAX_SAMPLES ? calloc((size_t)*n + 1, *width) : NULL;
-    if (!*text || H5Dread(d, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, *text) < 0)
-      st = kv_fail(err, KV_ERR_INPUT, "%s: /%s cannot be read", path, name);
-    (void)H5Tclose(memory);
-  }
-  if (space >= 0) (void)H5Sclose(space);
-  if (type >= 0) (void)H5Tclose(type);
-  if (d >= 0) (void)H5Dclose(d);
-  return st;
+  return kva_reals(file, path, full, n, v, err);
 }
 
 enum { D_KERNEL, D_LAYOUT, D_PREFIX, D_HEADS, D_QUERIES, D_BATCH, D_MEASURED, D_LOW, D_HIGH, D_COLUMNS };
@@ -198,23 +163,20 @@ static kv_status take_points(kva_measured *m, uint64_t n, double *const v[D_COLU
 static kv_status read_dataset(kva_measured *m, kv_error *err) {
   static const char *const name[D_COLUMNS] = {"kernel", "layout", "prefix", "heads", "queries", "batch", "measured", "measured_low", "measured_high"};
   double *v[D_COLUMNS] = {NULL};
-  char *kernel = NULL, *layout = NULL, kind[64] = "";
+  char *kernel = NULL, *layout = NULL;
   size_t kernel_width = 0, layout_width = 0;
   uint64_t n = UINT64_MAX, kernels = 0, layouts = 0;
   int64_t row = 1152;
-  kv_h5_quiet();
-  hid_t file = H5Fopen(m->path, H5F_ACC_RDONLY, H5P_DEFAULT);
-  if (file < 0) return kv_fail(err, KV_ERR_INPUT, "%s: not an HDF5 file", m->path);
-  kv_status st = kv_h5_get_str(file, "Conventions", kind, sizeof kind, err);
-  if (st || strncmp(kind, "roofline-1", 10) != 0)
-    st = kv_fail(err, KV_ERR_INPUT, "%s: '%.40s' is not a roofline-1 dataset", m->path, kind);
-  if (!st) (void)kv_h5_get_str(file, "gpu", m->gpu, sizeof m->gpu, err);
-  if (!st) (void)kv_h5_get_str(file, "status", m->status, sizeof m->status, err);
-  if (!st) (void)kv_h5_get_i64(file, "row_bytes", &row, err);
+  hid_t file;
+  kv_status st = kva_open(m->path, "roofline-1", &file, err);
+  if (st) return st;
+  (void)kv_h5_get_str(file, "gpu", m->gpu, sizeof m->gpu, err);
+  (void)kv_h5_get_str(file, "status", m->status, sizeof m->status, err);
+  (void)kv_h5_get_i64(file, "row_bytes", &row, err);
   if (!st && (row < 1 || row > 65536)) st = kv_fail(err, KV_ERR_INPUT, "%s: row_bytes is not in 1 to 65536", m->path);
-  for (int c = 0; !st && c < D_COLUMNS; c++) st = read_column(file, m->path, name[c], &n, &v[c], err);
-  if (!st) st = read_names(file, m->path, "kernels/name", &kernels, &kernel, &kernel_width, err);
-  if (!st) st = read_names(file, m->path, "layouts/name", &layouts, &layout, &layout_width, err);
+  for (int c = 0; !st && c < D_COLUMNS; c++) st = read_point_column(file, m->path, name[c], &n, &v[c], err);
+  if (!st) st = kva_words(file, m->path, "kernels/name", &kernels, &kernel, &kernel_width, err);
+  if (!st) st = kva_words(file, m->path, "layouts/name", &layouts, &layout, &layout_width, err);
   if (!st) st = take_points(m, n, v, kernel, kernel_width, kernels, layout, layout_width, layouts, row, err);
   for (int c = 0; c < D_COLUMNS; c++) free(v[c]);
   free(kernel);
@@ -245,12 +207,13 @@ void kva_measured_free(kva_measured *m) {
 
 /* ---- predicting ---- */
 
-/* A resident launch has all that the cold one has but the misses. */
+/* A launch on few rows has all that the cold one has but the misses. */
 static void take_prediction(kva_sample *s, const kvm_prediction *p) {
   double factor = 1;
   s->dominating = p->dominating;
   if (!p->known) return;
   if (!strcmp(s->layout, "resident")) factor = (p->whole - p->cold + p->resident) / p->whole;
+  if (!strcmp(s->layout, "aliased")) factor = (p->whole - p->cold + p->aliased) / p->whole;
   s->predicted = p->whole * factor;
   s->predicted_low = p->low * factor;
   s->predicted_high = p->high * factor;

@@ -2,8 +2,9 @@
  *
  * Measured points come from text (kvmeasured-1, models/measured/) or from roofline-1 datasets whose points were
  * measured. Text: lines `# key: value` (format, gpu, device, status, what, how), a line of column names, then tab-separated
- * rows: kernel, heads, queries, batch, prefix, row_bytes, layout (contiguous, random, resident, or another word), and
- * median_us, low_us, high_us (`-`: not known). `resident` is the launch with every slot aliased to a few rows, warm.
+ * rows: kernel, heads, queries, batch, prefix, row_bytes, layout (contiguous, random, aliased, resident, or another word),
+ * and median_us, low_us, high_us (`-`: not known). `aliased`: every slot replaced by slot mod 64, the L2 flushed before, so
+ * that slot numbers still come from memory; `resident`: the same, warm.
  */
 #ifndef KVA_VALIDATE_H
 #define KVA_VALIDATE_H
@@ -19,7 +20,7 @@ typedef struct kva_sample {
   kvm_verify problem;
   double measured, low, high; /* s; low and high NaN when not known */
   /* filled by kva_validate(): NaN where the model says nothing */
-  double predicted, predicted_low, predicted_high; /* s: T7, or the resident kernel and its launch */
+  double predicted, predicted_low, predicted_high; /* s: T7, or the kernel on few rows and its launch */
   kvm_ladder ladder;
   kvm_parameter dominating;
 } kva_sample;

@@ -7,8 +7,8 @@
 /* ---- parameters ---- */
 
 static const char *const parameter_names[KVM_PARAMETERS] = {
-    "boost_clock",     "l1_latency",  "l2_latency",      "dram_latency", "smem_latency", "shuffle_latency", "mma_latency",
-    "sfu_latency",     "barrier_latency", "mma_rate",    "wave_rate",    "sfu_per_clk_sm", "sm_link_per_clk", "l2_rate",
+    "boost_clock",     "mma_clock",   "l1_latency",  "l2_latency",      "dram_latency", "smem_latency", "shuffle_latency", "mma_latency",
+    "sfu_latency",     "barrier_latency", "mma_rate",    "wave_rate",    "sfu_per_clk_sm", "sm_link_per_clk", "l2_rate",         "link_rate",
     "dram_rate",       "memory_line_bytes", "launch",    "next_launch",  "model_error"};
 const char *kvm_parameter_name(kvm_parameter p) {
   return parameter_names[p];
@@ -61,9 +61,14 @@ kvm_timing kvm_timing_of(const kvm_gpu *gpu, const kvm_gpu *pipes, const kvm_roo
     }
     t.p[i] = isnan(own.value) ? shared : own;
   }
+  kvm_estimate slower = described(pipes, "mma_clock_share"), *clock = &t.p[KVM_P_CLOCK];
+  if (isnan(t.p[KVM_P_MMA_CLOCK].value) && !isnan(slower.value))
+    t.p[KVM_P_MMA_CLOCK] = (kvm_estimate){clock->value * slower.value, clock->value * slower.low, clock->value * slower.high,
+                                          slower.kind, slower.source};
   t.p[KVM_P_MMA_RATE] = from_roof(&roofs->sm[KVM_MMA]);
   t.p[KVM_P_WAVE_RATE] = from_roof(&roofs->sm[KVM_L1]);
   t.p[KVM_P_L2_RATE] = from_roof(&roofs->chip[KVM_L2]);
+  t.p[KVM_P_LINK_RATE] = from_roof(&roofs->chip[KVM_LINK]);
   t.p[KVM_P_DRAM_RATE] = from_roof(&roofs->chip[KVM_DRAM]);
   if (isnan(t.p[KVM_P_WAVE_RATE].value) && !isnan(t.p[KVM_P_CLOCK].value))
     t.p[KVM_P_WAVE_RATE] = estimate(128 * t.p[KVM_P_CLOCK].value, KVM_INFERENCE, "128 B a cycle and SM at the boost clock");
@@ -97,7 +102,7 @@ void kvm_roofs_complete(kvm_roofs *roofs, const kvm_timing *t) {
 
 kvm_parameter kvm_timing_missing(const kvm_timing *t) {
   for (int i = 0; i < KVM_P_MODEL; i++)
-    if (isnan(t->p[i].value) && i != KVM_P_L2_RATE) return (kvm_parameter)i;
+    if (isnan(t->p[i].value) && i != KVM_P_L2_RATE && i != KVM_P_LINK_RATE) return (kvm_parameter)i;
   return isnan(t->sms) ? KVM_P_CLOCK : KVM_PARAMETERS;
 }
 
@@ -132,7 +137,7 @@ struct kvm_memo_row {
   kvm_sm sm;
   const kvm_block *block;
   unsigned resident;
-  bool misses;
+  kvm_misses misses;
   kvm_sm_time time;
 };
 
@@ -141,7 +146,7 @@ void kvm_time_memo_free(kvm_time_memo *memo) {
   *memo = (kvm_time_memo){0};
 }
 
-static kv_status run_sm(kvm_time_memo *memo, const kvm_sm *sm, const kvm_block *block, unsigned resident, bool misses,
+static kv_status run_sm(kvm_time_memo *memo, const kvm_sm *sm, const kvm_block *block, unsigned resident, kvm_misses misses,
                         kvm_sm_time *time, kv_error *err) {
   for (size_t i = 0; i < memo->rows; i++) {
     const struct kvm_memo_row *r = &memo->row[i];
@@ -168,12 +173,21 @@ static kv_status run_sm(kvm_time_memo *memo, const kvm_sm *sm, const kvm_block *
 typedef struct trial {
   double v[KVM_PARAMETERS];
   double relief[KVM_RESOURCES]; /* pipes this many times faster (1) */
-  bool misses, even;            /* even: every SM has the same share of the tiles */
+  kvm_misses misses;
+  bool even;                    /* every SM has the same share of the tiles */
 } trial;
+
+/* The clock that the kernel's instructions get. */
+static kvm_parameter clock_of(const kvm_question *q) {
+  for (unsigned r = 0; r < q->kernel->block.roles; r++)
+    for (size_t i = 0; i < q->kernel->block.role[r].tile.steps; i++)
+      if (q->kernel->block.role[r].tile.step[i].op == KVM_MMA_OP) return KVM_P_MMA_CLOCK;
+  return KVM_P_CLOCK;
+}
 
 static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
   const double *v = x->v;
-  double clock = v[KVM_P_CLOCK];
+  double clock = v[clock_of(q)];
   kvm_sm sm = {.l1_latency = v[KVM_P_L1_LATENCY],
                .l2_latency = v[KVM_P_L2_LATENCY],
                .dram_latency = fmax(v[KVM_P_DRAM_LATENCY], v[KVM_P_L2_LATENCY]),
@@ -183,14 +197,15 @@ static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
                .sfu_latency = v[KVM_P_SFU_LATENCY],
                .barrier_latency = v[KVM_P_BARRIER_LATENCY],
                .line_bytes = v[KVM_P_LINE]};
-  double l2 = v[KVM_P_L2_RATE] / active / clock;
-  sm.mma_interval = 4096 * 4 / (v[KVM_P_MMA_RATE] / clock) / x->relief[KVM_MMA];
+  /* Blocks side by side want the same rows at about the same time: L2 and memory deliver each once. */
+  double sharing = fmax(1, fmin((double)q->work->side, (double)q->work->blocks / q->problem->batch));
+  double l2 = fmin(v[KVM_P_L2_RATE] * sharing, v[KVM_P_LINK_RATE]) / active / clock;
+  /* a rate of the chip under load was reached at the clock of matrix instructions */
+  sm.mma_interval = 4096 * 4 / (v[KVM_P_MMA_RATE] / v[KVM_P_MMA_CLOCK]) / x->relief[KVM_MMA];
   sm.sfu_interval = 32 * 4 / v[KVM_P_SFU_RATE];
-  sm.wave_interval = 128 / (v[KVM_P_WAVE_RATE] / clock) / x->relief[KVM_L1];
+  sm.wave_interval = 128 / (v[KVM_P_WAVE_RATE] / v[KVM_P_CLOCK]) / x->relief[KVM_L1]; /* cycles, whatever the clock */
   sm.link_bytes = (l2 < v[KVM_P_SM_LINK] ? l2 : v[KVM_P_SM_LINK]) * x->relief[KVM_LINK];
-  /* Blocks side by side want the same rows at about the same time: memory delivers each once. */
-  double sharing = fmin((double)q->work->side, fmax(1, (double)q->work->blocks / q->problem->batch));
-  sm.dram_bytes = v[KVM_P_DRAM_RATE] / q->scatter / active / clock * fmax(1, sharing);
+  sm.dram_bytes = v[KVM_P_DRAM_RATE] / q->scatter / active / clock * sharing;
   return sm;
 }
 
@@ -220,7 +235,7 @@ static kv_status kernel_time(const kvm_question *q, const trial *x, kvm_time_mem
     cycles += last.once + per_block * last.tile;
   }
   cycles = fmax(cycles, one.once + longest * one.tile);
-  *seconds = cycles / x->v[KVM_P_CLOCK];
+  *seconds = cycles / x->v[clock_of(q)];
   if (steady) *steady = one;
   return KV_OK;
 }
@@ -292,7 +307,7 @@ static kv_status find_interval(const kvm_question *q, const trial *base, kvm_tim
   return st;
 }
 
-static const kvm_prediction nothing = {.resident = NAN, .cold = NAN, .whole = NAN, .low = NAN, .high = NAN, .merge = NAN,
+static const kvm_prediction nothing = {.resident = NAN, .aliased = NAN, .cold = NAN, .whole = NAN, .low = NAN, .high = NAN, .merge = NAN,
                                        .launches = NAN, .gain = {NAN, NAN, NAN, NAN, NAN, NAN, NAN}};
 
 kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction *p, kv_error *err) {
@@ -302,7 +317,9 @@ kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction
   if (kvm_timing_missing(q->timing) != KVM_PARAMETERS) return KV_OK;
   for (int i = 0; i < KVM_PARAMETERS; i++) x.v[i] = q->timing->p[i].value;
   kv_status st = kernel_time(q, &x, memo, &p->resident, NULL, err);
-  x.misses = true;
+  x.misses = KVM_INDEX_MISS;
+  if (!st) st = kernel_time(q, &x, memo, &p->aliased, NULL, err);
+  x.misses = KVM_COLD;
   if (!st) st = kernel_time(q, &x, memo, &p->cold, &p->steady, err);
   if (st) return st;
   p->known = true;

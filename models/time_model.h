@@ -15,7 +15,8 @@
 #include "time_kernel.h"
 
 typedef enum kvm_parameter {
-  KVM_P_CLOCK,        /* Hz, SM */
+  KVM_P_CLOCK,        /* Hz, SM, without matrix instructions */
+  KVM_P_MMA_CLOCK,    /* Hz, SM, while it runs matrix instructions: GPUs slow down for them */
   KVM_P_L1_LATENCY,   /* cycles, as all latencies */
   KVM_P_L2_LATENCY,
   KVM_P_DRAM_LATENCY,
@@ -28,7 +29,8 @@ typedef enum kvm_parameter {
   KVM_P_WAVE_RATE,    /* B/s of one SM's L1/shared-memory pipe */
   KVM_P_SFU_RATE,     /* results a cycle and SM */
   KVM_P_SM_LINK,      /* B a cycle of one SM alone */
-  KVM_P_L2_RATE,      /* B/s of the chip */
+  KVM_P_L2_RATE,      /* B/s of the chip, every SM its own lines */
+  KVM_P_LINK_RATE,    /* B/s of the chip, all SMs the same lines */
   KVM_P_DRAM_RATE,    /* B/s of the chip */
   KVM_P_LINE,         /* B that memory hands out at least */
   KVM_P_LAUNCH,       /* s, one kernel */
@@ -80,7 +82,7 @@ const char *kvm_cause_name(kvm_cause c); /* "path", "work", ...; cause i lies be
 
 typedef struct kvm_prediction {
   bool known;              /* false: no program, does not fit, or a parameter is missing; all else is NaN then */
-  double resident, cold;   /* s, the kernel */
+  double resident, aliased, cold; /* s, the kernel: nothing misses, slot numbers miss, rows too */
   double whole;            /* s, T7 */
   double low, high;        /* of whole, one standard deviation of every parameter's range taken together, times 1.96 */
   double merge, launches;  /* s within whole */

@@ -3,8 +3,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Operands leave the registers some cycles after issue, once the pipe has taken the instruction in. */
+/* Operands leave the registers some cycles after issue, once the pipe has taken the instruction in. These cycles and one
+ * wavefront's are part of every latency and must not be counted twice. */
 enum { TAKEN_IN = 4 };
+static double beyond(const kvm_sm *sm, double latency) {
+  return fmax(0, latency - TAKEN_IN - sm->wave_interval);
+}
 /* Wavefronts that may queue before the L1/shared-memory pipe: then its instructions hold the warps up. */
 enum { L1_QUEUE = 64 };
 enum { SCHEDULERS = 4, MOST_WARM = 40, COUNTED = 2, MOST_TILES = MOST_WARM + COUNTED, GROUPS = 32 };
@@ -33,7 +37,7 @@ typedef unsigned barrier; /* warps that have arrived */
 typedef struct machine {
   const kvm_sm *sm;
   const kvm_block *block;
-  bool misses;
+  kvm_misses misses;
   unsigned warps, per_block;
   warp w[KVM_MAX_SM_WARPS];
   barrier (*bar)[KVM_BARRIERS]; /* by block */
@@ -118,17 +122,17 @@ static double serve(double *free, double t, double cycles, double *busy) {
 /* When a load's data has arrived; t is when its wavefronts have passed the L1. */
 static double fetch(machine *m, warp *w, const kvm_step *s, double t) {
   const kvm_sm *sm = m->sm;
-  bool memory = m->misses && s->where == KVM_ROW;
-  if (s->where == KVM_HOT) return t + sm->l1_latency;
+  bool memory = m->misses == KVM_COLD && s->where == KVM_ROW;
+  if (s->where == KVM_HOT) return t + beyond(sm, sm->l1_latency);
   if (s->where == KVM_INDEX) {
     double line = floor(w->index_bytes / sm->line_bytes);
-    memory = m->misses && (w->index_bytes == 0 || floor((w->index_bytes + s->bytes) / sm->line_bytes) > line);
+    memory = m->misses != KVM_WARM && (w->index_bytes == 0 || floor((w->index_bytes + s->bytes) / sm->line_bytes) > line);
     w->index_bytes += s->bytes;
   }
   double at = serve(&m->link, t, s->bytes / sm->link_bytes, count_in(m, w, &m->busy_link));
-  if (!memory) return at + sm->l2_latency;
+  if (!memory) return at + beyond(sm, sm->l2_latency);
   double share = s->where == KVM_INDEX ? 0 : s->bytes / sm->dram_bytes; /* indices: few bytes, counted by the roofs */
-  return fmax(at, serve(&m->dram, t, share, count_in(m, w, &m->busy_dram))) + sm->dram_latency;
+  return fmax(at, serve(&m->dram, t, share, count_in(m, w, &m->busy_dram))) + beyond(sm, sm->dram_latency);
 }
 
 static void set_mark(warp *w, unsigned mark, double t) {
@@ -152,7 +156,9 @@ static void at_barrier(machine *m, warp *w, const kvm_step *s, double t) {
 }
 
 static double shared_latency(const kvm_sm *sm, kvm_op op) {
-  return op == KVM_SHFL ? sm->shuffle_latency : op == KVM_LDS || op == KVM_LDSM ? sm->shared_latency : 8;
+  return op == KVM_SHFL                     ? beyond(sm, sm->shuffle_latency)
+         : op == KVM_LDS || op == KVM_LDSM ? beyond(sm, sm->shared_latency)
+                                           : 0;
 }
 
 static void issue(machine *m, warp *w, double t) {
@@ -242,8 +248,8 @@ static void read_out(const machine *m, kvm_sm_time *time) {
   time->once = fmax(0, end - m->tiles * time->tile);
 }
 
-kv_status kvm_sm_run(const kvm_sm *sm, const kvm_block *block, unsigned resident, bool misses, kvm_sm_time *time,
-                     kv_error *err) {
+kv_status kvm_sm_run(const kvm_sm *sm, const kvm_block *block, unsigned resident, kvm_misses misses,
+                     kvm_sm_time *time, kv_error *err) {
   unsigned per_block = kvm_block_warps(block);
   if (!per_block || !resident || per_block * resident > KVM_MAX_SM_WARPS)
     return kv_fail(err, KV_ERR_INPUT, "%u blocks of %u warps: an SM holds 1 to %d warps", resident, per_block,

@@ -15,8 +15,9 @@
 #include "time_program.h"
 
 typedef struct kvm_sm {
-  double l1_latency, l2_latency, dram_latency; /* load to use, idle */
-  double shared_latency, shuffle_latency, mma_latency, sfu_latency, barrier_latency;
+  /* From issue to the first dependent issue, idle, for one wavefront: what a chain of dependent accesses shows. */
+  double l1_latency, l2_latency, dram_latency, shared_latency, shuffle_latency;
+  double mma_latency, sfu_latency, barrier_latency;
   double mma_interval;     /* between two mma of one scheduler */
   double sfu_interval;     /* between two sfu of one scheduler */
   double wave_interval;    /* a wavefront of the L1/shared-memory pipe */
@@ -45,10 +46,16 @@ typedef struct kvm_sm_time {
   double issue, mma, l1, link, dram; /* share of those units' time in use, 0 to 1 */
 } kvm_sm_time;
 
-/* Runs `resident` equal blocks side by side. `misses`: rows and indices come from memory (cold), else from L2 (the
- * same launch with every slot aliased to a few, warm). KV_ERR_INPUT: more than 64 warps, or a program that cannot go on
+/* What comes from memory; all else from the L2. */
+typedef enum kvm_misses {
+  KVM_WARM,       /* nothing: the launch once more, every slot aliased to a few rows */
+  KVM_INDEX_MISS, /* slot numbers: slots aliased to a few rows, the L2 flushed before */
+  KVM_COLD        /* rows and slot numbers */
+} kvm_misses;
+
+/* Runs `resident` equal blocks side by side. KV_ERR_INPUT: more than 64 warps, or a program that cannot go on
  * (a barrier that not all reach). A block of n tiles takes once + n * tile cycles. */
-kv_status kvm_sm_run(const kvm_sm *sm, const kvm_block *block, unsigned resident, bool misses, kvm_sm_time *time,
-                     kv_error *err);
+kv_status kvm_sm_run(const kvm_sm *sm, const kvm_block *block, unsigned resident, kvm_misses misses,
+                     kvm_sm_time *time, kv_error *err);
 
 #endif

@@ -62,12 +62,13 @@ static const kvm_sm round_sm = {.l1_latency = 40, .l2_latency = 300, .dram_laten
                                 .dram_bytes = 16, .line_bytes = 128};
 
 static kvm_sm_time run(unsigned warps, const char *tile, unsigned resident, bool misses) {
+  const kvm_misses which = misses ? KVM_COLD : KVM_WARM;
   kvm_block b = {.roles = 1};
   kvm_sm_time t = {0};
   kv_error err = {KV_OK, ""};
   b.role[0].warps = warps;
   b.role[0].tile = program(tile);
-  kv_status st = kvm_sm_run(&round_sm, &b, resident, misses, &t, &err);
+  kv_status st = kvm_sm_run(&round_sm, &b, resident, which, &t, &err);
   if (st) printf("%s\n", err.text);
   CU_ASSERT_EQUAL(st, KV_OK);
   kvm_block_free(&b);
@@ -93,15 +94,15 @@ static void pipes_bind(void) {
   CU_ASSERT_DOUBLE_EQUAL(run(4, "sfu*10", 1, true).tile, 80, 1e-9);
 }
 
-/* issue, 4 cycles to the pipe, 1 wavefront, 32 / 64 B a cycle of link, latency; the waiting alu goes at once */
+/* latency (issue and one wavefront within it), 32 B at 64 B a cycle of link; the waiting alu goes at once */
 static void dependent_loads_take_their_latency(void) {
-  CU_ASSERT_DOUBLE_EQUAL(run(1, "10( ldg8.hot/32>a alu<a )", 1, true).tile, 10 * (4 + 1 + 40 + 1), 1e-9);
-  CU_ASSERT_DOUBLE_EQUAL(run(1, "10( ldg8.index/32>a alu<a )", 1, false).tile, 10 * (4 + 1 + 0.5 + 300 + 1), 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(run(1, "10( ldg8.hot/32>a alu<a )", 1, true).tile, 10 * (40 + 1), 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(run(1, "10( ldg8.index/32>a alu<a )", 1, false).tile, 10 * (0.5 + 300 + 1), 1e-9);
   /* of 8 sectors of 32 B two begin a line of 128 B and come from memory */
-  CU_ASSERT_DOUBLE_EQUAL(run(1, "8( ldg8.index/32>a alu<a )", 1, true).tile, 8 * (4 + 1 + 0.5 + 1) + 6 * 300 + 2 * 700, 1e-9);
-  CU_ASSERT_DOUBLE_EQUAL(run(1, "10( shfl>a alu<a )", 1, true).tile, 10 * (4 + 1 + 25 + 1), 1e-9);
-  /* a row: 512 B at 16 B a cycle takes 32 cycles after the wavefronts, then the latency */
-  CU_ASSERT_DOUBLE_EQUAL(run(1, "ldg16.row>a alu<a", 1, true).tile, 4 + 4 + 32 + 700 + 1, 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(run(1, "8( ldg8.index/32>a alu<a )", 1, true).tile, 8 * (0.5 + 1) + 6 * 300 + 2 * 700, 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(run(1, "10( shfl>a alu<a )", 1, true).tile, 10 * (25 + 1), 1e-9);
+  /* a row: 512 B at 16 B a cycle takes 32 cycles after its wavefronts, three more than one, then the latency */
+  CU_ASSERT_DOUBLE_EQUAL(run(1, "ldg16.row>a alu<a", 1, true).tile, 3 + 32 + 700 + 1, 1e-9);
 }
 
 static void stages_hide_latency(void) {
@@ -118,14 +119,14 @@ static void barriers_wait_for_the_last(void) {
   b.role[0].warps = b.role[1].warps = 1;
   b.role[0].tile = program("alu*10 bar");
   b.role[1].tile = program("alu*100 bar");
-  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 1, true, &t, NULL), KV_OK);
+  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 1, KVM_COLD, &t, NULL), KV_OK);
   CU_ASSERT_DOUBLE_EQUAL(t.tile, 120, 1e-9); /* 100, then the barrier's 20 */
   kvm_block_free(&b);
   b = (kvm_block){.roles = 2};
   b.role[0].warps = b.role[1].warps = 1;
   b.role[0].tile = program("bar.2/2 alu*50 arrive.1/2"); /* goes on */
   b.role[1].tile = program("arrive.2/2 bar.1/2 alu*200");
-  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 1, true, &t, NULL), KV_OK);
+  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 1, KVM_COLD, &t, NULL), KV_OK);
   CU_ASSERT_DOUBLE_EQUAL(t.tile, 20 + 50 + 20 + 200, 1e-9);
   kvm_block_free(&b);
 }
@@ -136,10 +137,10 @@ static void what_cannot_go_on_is_refused(void) {
   kv_error err = {KV_OK, ""};
   b.role[0].warps = 4;
   b.role[0].tile = program("bar.1/5 alu");
-  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 1, true, &t, &err), KV_ERR_INPUT);
+  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 1, KVM_COLD, &t, &err), KV_ERR_INPUT);
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "barrier"));
-  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 17, true, &t, &err), KV_ERR_INPUT); /* 68 warps */
-  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 0, true, &t, &err), KV_ERR_INPUT);
+  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 17, KVM_COLD, &t, &err), KV_ERR_INPUT); /* 68 warps */
+  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 0, KVM_COLD, &t, &err), KV_ERR_INPUT);
   kvm_block_free(&b);
 }
 
@@ -150,7 +151,7 @@ static void what_happens_once_is_apart(void) {
   b.role[0].begin = program("alu*70");
   b.role[0].tile = program("alu*10");
   b.role[0].end = program("alu*33");
-  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 1, true, &t, NULL), KV_OK);
+  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 1, KVM_COLD, &t, NULL), KV_OK);
   CU_ASSERT_DOUBLE_EQUAL(t.tile, 10, 1e-9);
   CU_ASSERT_DOUBLE_EQUAL(t.once, 103, 1e-9);
   kvm_block_free(&b);
@@ -272,8 +273,9 @@ static void the_program_has_the_work_that_counters_show(void) {
   ask("h200", named("sglang_extend_32x64", 90), &p, &a);
   NEAR(a.work.chip[KVM_L1] / 128, 108.5e6, 0.03);
   NEAR(a.work.chip[KVM_MMA], 8.0 * 2049 * 32 * 64 * 2 * 1088, 1e-9); /* 8 heads x tiles x 32 x 64 x 1088 x 2 */
-  NEAR(a.p.steady.issue, 0.15, 0.1);
-  NEAR(a.p.steady.l1, 0.48, 0.25);
+  double warm = a.p.cold / a.p.resident; /* the counters were read with a warm L2 */
+  NEAR(a.p.steady.issue * warm, 0.15, 0.1);
+  NEAR(a.p.steady.l1 * warm, 0.48, 0.2);
 }
 
 static void ladder_climbs(void) {
@@ -300,9 +302,9 @@ static void a_prediction_is_quick(void) {
   asked a;
   load();
   for (int i = 0; i < 3; i++) {
-    (void)clock_gettime(CLOCK_MONOTONIC, &from);
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
     ask("sm_120", named("sglang_extend_32x32", 120), &p, &a);
-    (void)clock_gettime(CLOCK_MONOTONIC, &to);
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
     best = fmin(best, (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec));
   }
   if (!getenv("KVROOF_SAN") || !*getenv("KVROOF_SAN")) CU_ASSERT(best < 0.1); /* with gains and interval */
