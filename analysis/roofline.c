@@ -11,6 +11,7 @@
 #include "roof_run.h"
 #include "roofline_commands.h"
 #include "roofline_gpu.h"
+#include "roofline_measure.h"
 #include "roofline_model.h"
 #include "roofline_print.h"
 #if defined __has_include
@@ -87,6 +88,7 @@ typedef struct options {
   uint64_t prefix[MAX_PREFIXES];
   size_t prefixes;
   bool json, no_report, quiet, dry_run, batch_given;
+  roofline_measure_options measure;
   kv_error err; /* the first bad option */
 } options;
 
@@ -138,6 +140,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   options *o = state->input;
   if (o->err.status && key != ARGP_KEY_ARG) return 0; /* reported after parsing, as one line */
   switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = &o->measure; return 0;
     case 'g': o->gpu = arg; return 0;
     case O_ROWS: o->rows = arg; return 0;
     case O_LAYOUT: o->layout = arg; return 0;
@@ -313,7 +316,54 @@ static kv_status deliver(const options *o, const kva_run *run, const char *note,
   return st;
 }
 
+/* The kernels are specialised: anything else is modelled, and *why says so. */
+static bool can_run(const kvm_verify *p, char *why, size_t size) {
+  bool can = p->latent == KVK_LATENT && p->rope == KVK_ROPE && p->row_bytes == 2 * (KVK_LATENT + KVK_ROPE) &&
+             p->heads <= KVK_MAX_HEADS && p->queries <= KVK_MAX_QUERIES;
+  if (!can)
+    (void)snprintf(why, size, "the kernels take bf16 rows of %d + %d values, %d heads and %d queries at most",
+                   KVK_LATENT, KVK_ROPE, KVK_MAX_HEADS, KVK_MAX_QUERIES);
+  return can;
+}
+
+/* Measures if this machine has the GPU; KV_END with the reason in *why if it has not. */
+static kv_status measure(const options *o, const kva_run *run, const kvm_verify *problem, const char *command,
+                         char why[200], kv_error *err) {
+  int devices[ROOFLINE_MOST_DEVICES], count = 0;
+  kva_layout layout = {0};
+  kv_status st = roofline_measure_devices(&o->measure, run->gpu, devices, &count, why, 200, err);
+  if (!st && !can_run(problem, why, 200)) st = KV_END;
+  if (st) return st;
+  if (o->dry_run) {
+    printf("measured on device %d%s: %s\ndry run: would write %s%s%s\n", devices[0],
+           count > 1 ? " and others" : "", run->gpu->name, o->output, o->no_report ? "" : " and a report in ",
+           o->no_report ? "" : o->report);
+    return KV_OK;
+  }
+  if (o->layout) st = kva_layout_read(o->layout, &layout, err);
+  const roofline_measure_run m = {.options = &o->measure,
+                                  .gpu = run->gpu,
+                                  .heads = (uint32_t)o->heads,
+                                  .queries = (uint32_t)o->queries,
+                                  .batch = (uint32_t)o->batch,
+                                  .layers = (uint32_t)o->layers,
+                                  .prefix = o->prefix,
+                                  .prefixes = o->prefixes,
+                                  .layout = o->layout ? &layout : NULL,
+                                  .layout_name = run->layout_name,
+                                  .seed = o->seed,
+                                  .output = o->output,
+                                  .command = command,
+                                  .json = o->json,
+                                  .quiet = o->quiet};
+  if (!st) st = roofline_measure(&m, devices, count, err);
+  kva_layout_free(&layout);
+  if (!st && !o->quiet) fprintf(stderr, "roofline: wrote %s\n", o->output);
+  return st || o->no_report ? st : draw(o, err);
+}
+
 static kv_status run_all(options *o, const char *command, kv_error *err) {
+  char why[200] = "", note[420] = "";
   roofline_gpu chosen = {0};
   roofline_model model = {0};
   kvm_verify *problems = NULL;
@@ -330,8 +380,14 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
   default_names(o, run.gpu, output, report);
   (void)snprintf(run.layout_name, sizeof run.layout_name, "contiguous");
   st = make_problems(o, &run, &problems, &n, err);
+  if (!st) {
+    st = measure(o, &run, &problems[0], command, why, err);
+    if (st != KV_END) goto done;
+    st = KV_OK;
+    (void)snprintf(note, sizeof note, "%s; not measured: %s", chosen.note, why);
+  }
   if (!st) st = kva_run_predict(&run, problems, n, err);
-  if (!st) st = deliver(o, &run, chosen.note, command, err);
+  if (!st) st = deliver(o, &run, note, command, err);
 done:
   kva_run_free(&run);
   free(problems);
@@ -355,8 +411,10 @@ static char *help_filter(int key, const char *text, void *input) {
 int main(int argc, char **argv) {
   static options o = {
       .heads = 8, .queries = 9, .batch = 1, .layers = 61, .latent = 512, .rope = 64, .seed = 1};
+  static const struct argp_child children[] = {{&roofline_measure_argp, 0, NULL, 0}, {0}};
   static const struct argp parser = {
       .options = option_table,
+      .children = children,
       .parser = parse_option,
       .args_doc = "",
       .help_filter = help_filter,
@@ -374,6 +432,7 @@ int main(int argc, char **argv) {
   argp_err_exit_status = kv_exit_status(KV_ERR_USAGE);
   if (argc > 1 && argv[1][0] != '-') return run_command(argc, argv);
   if (argp_parse(&parser, argc, argv, 0, NULL, &o)) return kv_exit_status(KV_ERR_USAGE);
+  if (o.measure.err.status && !o.err.status) o.err = o.measure.err;
   if (o.err.status) return kv_cli_exit("roofline", o.err.status, &o.err);
   char *command = kv_cli_command_line(argc, argv);
   kv_status st = run_all(&o, command, &err);

@@ -87,14 +87,14 @@ static kv_status default_files(char path[MAX_FILES][4352], options *o, kv_error 
   return KV_OK;
 }
 
-static void drop_short(kva_measured *m, uint64_t least) {
+static void drop_short(kva_readings *m, uint64_t least) {
   size_t kept = 0;
   for (size_t i = 0; i < m->n; i++)
     if (m->sample[i].problem.longest >= least) m->sample[kept++] = m->sample[i];
   m->n = kept;
 }
 
-static kv_status validate_one(kva_measured *m, const kvm_gpus *gpus, const options *o, roofline_model *model, kv_error *err) {
+static kv_status validate_one(kva_readings *m, const kvm_gpus *gpus, const options *o, roofline_model *model, kv_error *err) {
   const kvm_gpu *gpu;
   kv_status st = kvm_gpus_find(gpus, m->gpu, &gpu, err);
   if (st) return kv_fail(err, KV_ERR_INPUT, "%s: its GPU '%.40s' is not described", m->path, m->gpu);
@@ -107,12 +107,12 @@ static kv_status validate_one(kva_measured *m, const kvm_gpus *gpus, const optio
 
 /* ---- results ---- */
 
-static void print_points(const kva_measured *m) {
+static void print_points(const kva_readings *m) {
   printf("%s\n  %s; %s\n", m->status, m->what, m->how);
   printf("%-24s %5s %9s %-11s %12s %12s %23s %8s  %s\n", "kernel", "heads", "prefix", "layout", "measured us",
          "predicted us", "interval us", "error", "widest parameter");
   for (size_t i = 0; i < m->n; i++) {
-    const kva_sample *s = &m->sample[i];
+    const kva_reading *s = &m->sample[i];
     if (isnan(s->predicted)) continue;
     char range[64];
     (void)snprintf(range, sizeof range, "%.1f .. %.1f", s->predicted_low * 1e6, s->predicted_high * 1e6);
@@ -140,11 +140,11 @@ static json_t *number(double v) {
   return isfinite(v) ? json_real(v) : json_null();
 }
 
-static kv_status print_json(const kva_measured *m, size_t sets, const kva_score *score, size_t n, const char *calibration, kv_error *err) {
+static kv_status print_json(const kva_readings *m, size_t sets, const kva_score *score, size_t n, const char *calibration, kv_error *err) {
   json_t *points = json_array(), *scores = json_array();
   for (size_t k = 0; k < sets; k++)
     for (size_t i = 0; i < m[k].n; i++) {
-      const kva_sample *s = &m[k].sample[i];
+      const kva_reading *s = &m[k].sample[i];
       (void)json_array_append_new(points, json_pack("{s:s, s:s, s:s, s:i, s:I, s:f, s:o, s:o, s:o}", "gpu", m[k].gpu, "kernel", s->kernel,
                                                     "layout", s->layout, "heads", (int)s->problem.heads, "prefix",
                                                     (json_int_t)s->problem.longest, "measured_s", s->measured, "predicted_s",
@@ -175,7 +175,7 @@ static kv_status judge(const options *o, const kva_score *all, kv_error *err) {
 static kv_status validate_all(options *o, const char *command, kv_error *err) {
   static char path[MAX_FILES][4352];
   char calibration[400] = "none: published values (models/gpus, models/pipes)";
-  kva_measured *m = calloc(MAX_FILES, sizeof *m);
+  kva_readings *m = calloc(MAX_FILES, sizeof *m);
   kva_score score[KVA_MAX_SCORES];
   kvm_gpus gpus = {0};
   roofline_model model = {0};
@@ -184,7 +184,7 @@ static kv_status validate_all(options *o, const char *command, kv_error *err) {
   if (!st) st = roofline_gpus(&gpus, err);
   if (!st) st = roofline_model_load(NULL, &model, err);
   for (size_t i = 0; !st && i < o->files; i++) {
-    st = kva_measured_load(o->file[i], &m[i], err);
+    st = kva_readings_load(o->file[i], &m[i], err);
     if (!st) drop_short(&m[i], o->least);
     if (!st) st = validate_one(&m[i], &gpus, o, &model, err);
     if (!st && model.calibrated.values) (void)snprintf(calibration, sizeof calibration, "%s", model.calibrated.source);
@@ -199,7 +199,7 @@ static kv_status validate_all(options *o, const char *command, kv_error *err) {
   if (!st && o->output) st = kva_validate_write(m, o->files, calibration, o->output, command, err);
   if (!st && o->output && !o->quiet) fprintf(stderr, "roofline validate: wrote %s\n", o->output);
   if (!st) st = judge(o, &score[0], err);
-  for (size_t i = 0; m && i < MAX_FILES; i++) kva_measured_free(&m[i]);
+  for (size_t i = 0; m && i < MAX_FILES; i++) kva_readings_free(&m[i]);
   free(m);
   roofline_model_free(&model);
   kvm_gpus_free(&gpus);

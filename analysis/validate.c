@@ -17,7 +17,7 @@ enum { COLUMNS = 10, MAX_SAMPLES = 100000 };
 static const char *const columns[COLUMNS] = {"kernel", "heads", "queries", "batch", "prefix", "row_bytes", "layout",
                                              "median_us", "low_us", "high_us"};
 
-static kv_status take_header(kva_measured *m, const char *line, int number, kv_error *err) {
+static kv_status take_header(kva_readings *m, const char *line, int number, kv_error *err) {
   char key[32] = "";
   int used = 0;
   const struct {
@@ -60,9 +60,9 @@ static bool count_cell(const char *text, unsigned long long most, unsigned long 
   return !errno && end > text && !*end && text[0] != '-' && *v <= most;
 }
 
-static kv_status take_row(kva_measured *m, char *line, int number, kv_error *err) {
+static kv_status take_row(kva_readings *m, char *line, int number, kv_error *err) {
   char *cell[COLUMNS + 1];
-  kva_sample *s = &m->sample[m->n];
+  kva_reading *s = &m->sample[m->n];
   unsigned long long heads, queries, batch, prefix, row;
   if (split(line, cell) != COLUMNS)
     return kv_fail(err, KV_ERR_INPUT, "%s: line %d: not %d cells, tab between", m->path, number, (int)COLUMNS);
@@ -86,7 +86,7 @@ static kv_status take_row(kva_measured *m, char *line, int number, kv_error *err
   return KV_OK;
 }
 
-static kv_status take_names(const kva_measured *m, char *line, int number, kv_error *err) {
+static kv_status take_names(const kva_readings *m, char *line, int number, kv_error *err) {
   char *cell[COLUMNS + 1];
   size_t n = split(line, cell);
   for (size_t i = 0; i < COLUMNS; i++)
@@ -95,7 +95,7 @@ static kv_status take_names(const kva_measured *m, char *line, int number, kv_er
   return KV_OK;
 }
 
-static kv_status read_lines(kva_measured *m, FILE *f, kv_error *err) {
+static kv_status read_lines(kva_readings *m, FILE *f, kv_error *err) {
   char *line = NULL;
   size_t room = 0, samples = 0;
   bool named = false;
@@ -110,7 +110,7 @@ static kv_status read_lines(kva_measured *m, FILE *f, kv_error *err) {
     } else {
       if (m->n == samples) {
         samples = samples ? 2 * samples : 64;
-        kva_sample *more = samples > MAX_SAMPLES ? NULL : realloc(m->sample, samples * sizeof *more);
+        kva_reading *more = samples > MAX_SAMPLES ? NULL : realloc(m->sample, samples * sizeof *more);
         if (!more) st = kv_fail(err, KV_ERR_MEMORY, "%s: too many rows", m->path);
         else m->sample = more;
       }
@@ -132,12 +132,12 @@ static kv_status read_point_column(hid_t file, const char *path, const char *nam
 
 enum { D_KERNEL, D_LAYOUT, D_PREFIX, D_HEADS, D_QUERIES, D_BATCH, D_MEASURED, D_LOW, D_HIGH, D_COLUMNS };
 
-static kv_status take_points(kva_measured *m, uint64_t n, double *const v[D_COLUMNS], const char *kernel, size_t kernel_width,
+static kv_status take_points(kva_readings *m, uint64_t n, double *const v[D_COLUMNS], const char *kernel, size_t kernel_width,
                              uint64_t kernels, const char *layout, size_t layout_width, uint64_t layouts, int64_t row, kv_error *err) {
   m->sample = calloc((size_t)n + 1, sizeof *m->sample);
   if (!m->sample) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", m->path);
   for (uint64_t i = 0; i < n; i++) {
-    kva_sample *s = &m->sample[m->n];
+    kva_reading *s = &m->sample[m->n];
     if (!(v[D_MEASURED][i] > 0)) continue;
     if (!(v[D_KERNEL][i] < (double)kernels) || !(v[D_LAYOUT][i] < (double)layouts) || !(v[D_PREFIX][i] <= (double)KVM_MAX_PREFIX))
       return kv_fail(err, KV_ERR_INPUT, "%s: point %llu names a kernel or layout that is not there", m->path, (unsigned long long)i);
@@ -160,7 +160,7 @@ static kv_status take_points(kva_measured *m, uint64_t n, double *const v[D_COLU
   return KV_OK;
 }
 
-static kv_status read_dataset(kva_measured *m, kv_error *err) {
+static kv_status read_dataset(kva_readings *m, kv_error *err) {
   static const char *const name[D_COLUMNS] = {"kernel", "layout", "prefix", "heads", "queries", "batch", "measured", "measured_low", "measured_high"};
   double *v[D_COLUMNS] = {NULL};
   char *kernel = NULL, *layout = NULL;
@@ -185,7 +185,7 @@ static kv_status read_dataset(kva_measured *m, kv_error *err) {
   return st;
 }
 
-kv_status kva_measured_load(const char *path, kva_measured *m, kv_error *err) {
+kv_status kva_readings_load(const char *path, kva_readings *m, kv_error *err) {
   size_t length = strlen(path);
   memset(m, 0, sizeof *m);
   (void)snprintf(m->path, sizeof m->path, "%s", path);
@@ -196,11 +196,11 @@ kv_status kva_measured_load(const char *path, kva_measured *m, kv_error *err) {
   if (!st && ferror(f)) st = kv_fail(err, KV_ERR_IO, "%s: cannot be read", path);
   (void)fclose(f);
   if (!st && dataset) st = read_dataset(m, err);
-  if (st) kva_measured_free(m);
+  if (st) kva_readings_free(m);
   return st;
 }
 
-void kva_measured_free(kva_measured *m) {
+void kva_readings_free(kva_readings *m) {
   free(m->sample);
   memset(m, 0, sizeof *m);
 }
@@ -208,7 +208,7 @@ void kva_measured_free(kva_measured *m) {
 /* ---- predicting ---- */
 
 /* A launch on few rows has all that the cold one has but the misses. */
-static void take_prediction(kva_sample *s, const kvm_prediction *p) {
+static void take_prediction(kva_reading *s, const kvm_prediction *p) {
   double factor = 1;
   s->dominating = p->dominating;
   if (!p->known) return;
@@ -219,12 +219,12 @@ static void take_prediction(kva_sample *s, const kvm_prediction *p) {
   s->predicted_high = p->high * factor;
 }
 
-kv_status kva_validate(kva_measured *m, const kvm_gpu *gpu, const kvm_declared_set *declared, const kvm_timing *timing,
+kv_status kva_validate(kva_readings *m, const kvm_gpu *gpu, const kvm_declared_set *declared, const kvm_timing *timing,
                        const kvm_roofs *roofs, kv_error *err) {
   kvm_time_memo memo = {0};
   kv_status st = KV_OK;
   for (size_t i = 0; !st && i < m->n; i++) {
-    kva_sample *s = &m->sample[i];
+    kva_reading *s = &m->sample[i];
     kvm_prediction p;
     const kvm_declared *k = kvm_declared_find(declared, s->kernel, kvm_gpu_sm(gpu), 0);
     if (!k) continue;
@@ -249,18 +249,18 @@ typedef struct pick {
 } pick;
 enum { SHORT = 8192 };
 
-static bool wanted(const kva_sample *s, const pick *p) {
+static bool wanted(const kva_reading *s, const pick *p) {
   if (p->kernel && strcmp(p->kernel, s->kernel) != 0) return false;
   if (p->layout && strcmp(p->layout, s->layout) != 0) return false;
   return p->shorts < 0 || (s->problem.longest < SHORT) == (p->shorts == 1);
 }
 
-static void score_of(const kva_measured *m, size_t sets, const pick *p, kva_score *out) {
+static void score_of(const kva_readings *m, size_t sets, const pick *p, kva_score *out) {
   double sum = 0, logs = 0, squares = 0, spreads[1024];
   size_t inside = 0, with_spread = 0;
   for (size_t k = 0; k < sets; k++)
     for (size_t i = 0; i < m[k].n; i++) {
-      const kva_sample *s = &m[k].sample[i];
+      const kva_reading *s = &m[k].sample[i];
       if (!wanted(s, p)) continue;
       if (s->high >= s->low && with_spread < 1024) spreads[with_spread++] = (s->high - s->low) / s->measured;
       if (isnan(s->predicted)) {
@@ -284,7 +284,7 @@ static void score_of(const kva_measured *m, size_t sets, const pick *p, kva_scor
   out->spread = with_spread ? gsl_stats_median_from_sorted_data(spreads, 1, with_spread) : NAN;
 }
 
-static size_t add_score(const kva_measured *m, size_t sets, const char *name, const pick *p, kva_score *scores, size_t n) {
+static size_t add_score(const kva_readings *m, size_t sets, const char *name, const pick *p, kva_score *scores, size_t n) {
   if (n == KVA_MAX_SCORES) return n;
   for (size_t i = 0; i < n; i++)
     if (!strcmp(scores[i].name, name)) return n;
@@ -294,7 +294,7 @@ static size_t add_score(const kva_measured *m, size_t sets, const char *name, co
   return scores[n].n || scores[n].skipped ? n + 1 : n;
 }
 
-size_t kva_scores(const kva_measured *m, size_t sets, kva_score scores[KVA_MAX_SCORES]) {
+size_t kva_scores(const kva_readings *m, size_t sets, kva_score scores[KVA_MAX_SCORES]) {
   char name[2 * KVM_NAME];
   size_t n = add_score(m, sets, "all", &(pick){NULL, NULL, -1}, scores, 0);
   for (size_t k = 0; k < sets; k++)
@@ -311,8 +311,8 @@ size_t kva_scores(const kva_measured *m, size_t sets, kva_score scores[KVA_MAX_S
 
 /* ---- the dataset ---- */
 
-static kv_status write_real(hid_t file, const char *name, const kva_measured *m, size_t sets, size_t n,
-                            double (*get)(const kva_sample *), const char *units, const char *about, kv_error *err) {
+static kv_status write_real(hid_t file, const char *name, const kva_readings *m, size_t sets, size_t n,
+                            double (*get)(const kva_reading *), const char *units, const char *about, kv_error *err) {
   double *v = malloc((n + 1) * sizeof *v);
   size_t at = 0;
   if (!v) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
@@ -323,7 +323,7 @@ static kv_status write_real(hid_t file, const char *name, const kva_measured *m,
   return st;
 }
 
-static kv_status write_words(hid_t file, const char *name, const kva_measured *m, size_t sets, size_t n, bool layout,
+static kv_status write_words(hid_t file, const char *name, const kva_readings *m, size_t sets, size_t n, bool layout,
                              const char *about, kv_error *err) {
   const char **v = malloc((n + 1) * sizeof *v);
   size_t at = 0;
@@ -336,7 +336,7 @@ static kv_status write_words(hid_t file, const char *name, const kva_measured *m
 }
 
 #define GET(f, expression)               \
-  static double f(const kva_sample *s) { \
+  static double f(const kva_reading *s) { \
     return expression;                   \
   }
 GET(g_prefix, (double)s->problem.longest)
@@ -351,10 +351,10 @@ GET(g_predicted_low, s->predicted_low)
 GET(g_predicted_high, s->predicted_high)
 GET(g_error, s->predicted / s->measured - 1)
 
-static kv_status write_points(const kva_measured *m, size_t sets, size_t n, hid_t file, kv_error *err) {
+static kv_status write_points(const kva_readings *m, size_t sets, size_t n, hid_t file, kv_error *err) {
   static const struct {
     const char *name, *units, *about;
-    double (*get)(const kva_sample *);
+    double (*get)(const kva_reading *);
   } column[] = {{"points/prefix", "token", "Prefix", g_prefix},
                 {"points/heads", "1", "Heads", g_heads},
                 {"points/queries", "1", "Tree nodes a request", g_queries},
@@ -373,7 +373,7 @@ static kv_status write_points(const kva_measured *m, size_t sets, size_t n, hid_
   return st;
 }
 
-static kv_status write_scores(const kva_measured *m, size_t sets, hid_t file, kv_error *err) {
+static kv_status write_scores(const kva_readings *m, size_t sets, hid_t file, kv_error *err) {
   kva_score score[KVA_MAX_SCORES];
   const char *name[KVA_MAX_SCORES];
   double v[7][KVA_MAX_SCORES];
@@ -396,7 +396,7 @@ static kv_status write_scores(const kva_measured *m, size_t sets, hid_t file, kv
   return st;
 }
 
-kv_status kva_validate_write(const kva_measured *m, size_t sets, const char *calibration, const char *path,
+kv_status kva_validate_write(const kva_readings *m, size_t sets, const char *calibration, const char *path,
                              const char *command, kv_error *err) {
   kv_h5_out out = {.file = -1};
   size_t n = 0;

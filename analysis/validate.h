@@ -15,7 +15,7 @@
 
 #include "time_model.h"
 
-typedef struct kva_sample {
+typedef struct kva_reading {
   char kernel[KVM_NAME], layout[KVM_NAME];
   kvm_verify problem;
   double measured, low, high; /* s; low and high NaN when not known */
@@ -23,20 +23,20 @@ typedef struct kva_sample {
   double predicted, predicted_low, predicted_high; /* s: T7, or the kernel on few rows and its launch */
   kvm_ladder ladder;
   kvm_parameter dominating;
-} kva_sample;
+} kva_reading;
 
-typedef struct kva_measured {
+typedef struct kva_readings {
   char path[512], gpu[KVM_NAME], device[128], status[256], what[512], how[512];
-  kva_sample *sample; /* owned */
+  kva_reading *sample; /* owned */
   size_t n;
-} kva_measured;
+} kva_readings;
 
 /* KV_ERR_INPUT names file and line. On success the caller frees. */
-kv_status kva_measured_load(const char *path, kva_measured *m, kv_error *err);
-void kva_measured_free(kva_measured *m); /* safe on a zeroed one */
+kv_status kva_readings_load(const char *path, kva_readings *m, kv_error *err);
+void kva_readings_free(kva_readings *m); /* safe on a zeroed one */
 
 /* Predicts every sample whose kernel has a program. */
-kv_status kva_validate(kva_measured *m, const kvm_gpu *gpu, const kvm_declared_set *declared, const kvm_timing *timing,
+kv_status kva_validate(kva_readings *m, const kvm_gpu *gpu, const kvm_declared_set *declared, const kvm_timing *timing,
                        const kvm_roofs *roofs, kv_error *err);
 
 /* How a kernel or a regime came out. Errors are predicted / measured - 1. */
@@ -51,11 +51,11 @@ typedef struct kva_score {
 enum { KVA_MAX_SCORES = 40 };
 /* All points, then a score a kernel, then one a regime: the layout's name, with "short" (prefix < 8192) apart. Returns
  * how many. */
-size_t kva_scores(const kva_measured *m, size_t sets, kva_score scores[KVA_MAX_SCORES]);
+size_t kva_scores(const kva_readings *m, size_t sets, kva_score scores[KVA_MAX_SCORES]);
 
 /* Writes kvvalidate-1: root attributes status, gpu, calibration; /points (kernel, layout, prefix, heads, measured, measured_low,
  * measured_high, predicted, predicted_low, predicted_high, error) and /scores. */
-kv_status kva_validate_write(const kva_measured *m, size_t sets, const char *calibration, const char *path,
+kv_status kva_validate_write(const kva_readings *m, size_t sets, const char *calibration, const char *path,
                              const char *command, kv_error *err);
 
 #endif

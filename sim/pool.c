@@ -7,7 +7,8 @@ kv_status kvs_pool_init(kvs_pool *p, const kvt_info *info, kv_error *err) {
   *p = (kvs_pool){.first = info->first_slot, .size = info->pool_size};
   p->owner = malloc(p->size * sizeof *p->owner);
   p->state = malloc(p->size * sizeof *p->state);
-  if (!p->owner || !p->state) {
+  p->block_free = calloc(p->size / 64 + 1, 1);
+  if (!p->owner || !p->state || !p->block_free) {
     kvs_pool_fini(p);
     return kv_fail(err, KV_ERR_MEMORY, "out of memory for a pool of %u slots", info->pool_size);
   }
@@ -18,27 +19,33 @@ kv_status kvs_pool_init(kvs_pool *p, const kvt_info *info, kv_error *err) {
 void kvs_pool_fini(kvs_pool *p) {
   free(p->owner);
   free(p->state);
+  free(p->block_free);
   *p = (kvs_pool){0};
 }
 
 void kvs_pool_clear(kvs_pool *p) {
   memset(p->owner, 0xff, p->size * sizeof *p->owner);
   for (uint32_t i = 0; i < p->size; i++) p->state[i] = KVS_FREE;
+  memset(p->block_free, 0, p->size / 64 + 1);
+  kvs_pool_count_blocks(p, 0, p->size, 1);
   p->free = p->size;
+  p->free_runs = 1;
   p->held = 0;
 }
 
 void kvs_pool_free_only(kvs_pool *p, const int32_t *entries, uint32_t n, uint32_t page_size) {
   memset(p->state, 0, p->size * sizeof *p->state);
-  p->free = 0;
+  memset(p->block_free, 0, p->size / 64 + 1);
+  p->free = p->free_runs = 0;
   for (uint32_t e = 0; e < n; e++) kvs_pool_give_page(p, entries[e], page_size);
 }
 
 void kvs_pool_give_page(kvs_pool *p, int32_t page, uint32_t page_size) {
-  uint16_t *state = p->state + ((uint32_t)page * page_size - p->first);
-  for (uint32_t k = 0; k < page_size; k++) {
-    p->free += !(state[k] & KVS_FREE);
-    state[k] |= (uint16_t)KVS_FREE;
+  const int32_t first = page * (int32_t)page_size;
+  for (uint32_t k = 0, n; k < page_size; k += n) {
+    const bool is_free = kvs_pool_is_free(p, first + (int32_t)k);
+    for (n = 1; k + n < page_size && kvs_pool_is_free(p, first + (int32_t)(k + n)) == is_free;) n++;
+    if (!is_free) (void)kvs_pool_give_run(p, first + (int32_t)k, n, true);
   }
 }
 
@@ -55,14 +62,13 @@ static uint64_t free_mask(const uint16_t *state) {
 }
 
 /* Goes on with a free run of `current` slots through 64 more, of which `mask` are free. */
-static uint32_t walk(uint64_t mask, uint32_t current, uint64_t *runs, uint64_t *longest) {
+static uint64_t walk(uint64_t mask, uint64_t current, uint64_t *longest) {
   uint32_t at = 0;
   while (mask) {
     uint32_t gap = (uint32_t)__builtin_ctzll(mask);
     if (gap) current = 0;
     mask >>= gap;
     uint32_t ones = ~mask ? (uint32_t)__builtin_ctzll(~mask) : 64;
-    *runs += !current;
     current += ones;
     if (current > *longest) *longest = current;
     at += gap + ones;
@@ -71,17 +77,23 @@ static uint32_t walk(uint64_t mask, uint32_t current, uint64_t *runs, uint64_t *
   return at < 64 ? 0 : current;
 }
 
-void kvs_pool_free_runs(const kvs_pool *p, uint64_t *runs, uint64_t *longest) {
-  uint32_t current = 0, i = 0;
-  *runs = *longest = 0;
-  for (; i + 64 <= p->size; i += 64) {
-    uint16_t any = 0;
-    for (uint32_t k = 0; k < 64; k++) any |= p->state[i + k];
-    current = any & KVS_FREE ? walk(free_mask(p->state + i), current, runs, longest) : 0;
+uint64_t kvs_pool_longest_free(const kvs_pool *p) {
+  const uint32_t blocks = p->size / 64;
+  uint64_t current = 0, longest = 0, rest = 0;
+  for (uint32_t b = 0; b < blocks; b++) {
+    const uint32_t here = p->block_free[b], next = b + 1 <= blocks ? p->block_free[b + 1] : 0;
+    if (here == 64) {
+      current += 64;
+      if (current > longest) longest = current;
+    } else if (current + here > longest || here + next > longest || next == 64) {
+      current = walk(free_mask(p->state + (size_t)b * 64), current, &longest);
+    } else {
+      current = 0; /* nothing longer begins, ends or passes here */
+    }
   }
-  uint64_t rest = 0;
-  for (uint32_t k = 0; i + k < p->size; k++) rest |= (uint64_t)(p->state[i + k] >> 15) << k;
-  (void)walk(rest, current, runs, longest);
+  for (uint32_t k = blocks * 64; k < p->size; k++) rest |= (uint64_t)(p->state[k] >> 15) << (k - blocks * 64);
+  (void)walk(rest, current, &longest);
+  return longest;
 }
 
 double kvs_fragmentation(uint64_t longest, uint64_t free) {

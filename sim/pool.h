@@ -26,8 +26,10 @@ typedef struct kvs_pool {
   uint32_t first, size;
   int32_t *owner;  /* [size] request that allocated the slot last, -1 none yet */
   uint16_t *state; /* [size] */
-  uint64_t free;   /* slots */
-  uint64_t held;   /* slots that at least one row holds */
+  uint8_t *block_free; /* [size / 64 + 1] free slots in each block of 64 */
+  uint64_t free;       /* slots */
+  uint64_t free_runs;  /* stretches of free slots by address */
+  uint64_t held;       /* slots that at least one row holds */
 } kvs_pool;
 
 /* All slots free. KV_ERR_MEMORY. */
@@ -40,8 +42,8 @@ void kvs_pool_clear(kvs_pool *pool);
 /* Frees whatever of a page is still allocated. */
 void kvs_pool_give_page(kvs_pool *pool, int32_t page, uint32_t page_size);
 
-/* Free runs by address: how many, and the longest (slots). One pass over the pool. */
-void kvs_pool_free_runs(const kvs_pool *pool, uint64_t *runs, uint64_t *longest);
+/* The longest stretch of free slots by address. Looks only at blocks that could hold a longer one than found so far. */
+uint64_t kvs_pool_longest_free(const kvs_pool *pool);
 
 /* The fragmentation index: 1 - longest free run / free slots, by address; 0 when nothing is free. 0: all free slots
  * form one run; towards 1: no large piece is left. It says nothing about the order in which slots are handed out. */
@@ -80,11 +82,28 @@ static inline uint32_t kvs_pool_inside(const kvs_pool *pool, int32_t start, uint
   return at >= pool->size ? 0 : length <= pool->size - at ? length : pool->size - at;
 }
 
+/* Free slots beside [at, at + length): 0, 1 or 2. */
+static inline uint32_t kvs_pool_free_beside(const kvs_pool *p, uint32_t at, uint32_t length) {
+  uint32_t n = at > 0 && p->state[at - 1] & KVS_FREE;
+  return n + (at + length < p->size && p->state[at + length] & KVS_FREE);
+}
+
+/* The free slots of the blocks of [at, at + length) change by `sign` each. */
+static inline void kvs_pool_count_blocks(kvs_pool *p, uint32_t at, uint32_t length, int sign) {
+  while (length) {
+    uint32_t room = 64 - at % 64, n = length < room ? length : room;
+    p->block_free[at / 64] = (uint8_t)(p->block_free[at / 64] + sign * (int)n);
+    at += n;
+    length -= n;
+  }
+}
+
 /* Allocates a run for `request`, to be held by `rows` (0 or 1) rows. Returns `length`, or the index of the first slot
  * that is not free or is still held by a row; nothing has changed then. */
 static inline uint32_t kvs_pool_take_run(kvs_pool *p, int32_t start, uint32_t length, int32_t request, uint16_t rows) {
-  uint16_t *state = p->state + ((uint32_t)start - p->first);
-  int32_t *owner = p->owner + ((uint32_t)start - p->first);
+  const uint32_t at = (uint32_t)start - p->first;
+  uint16_t *state = p->state + at;
+  int32_t *owner = p->owner + at;
   uint32_t bad = 0;
   for (uint32_t k = 0; k < length; k++) bad |= (uint32_t)state[k] ^ KVS_FREE;
   if (bad) {
@@ -95,6 +114,8 @@ static inline uint32_t kvs_pool_take_run(kvs_pool *p, int32_t start, uint32_t le
   for (uint32_t k = 0; k < length; k++) state[k] = rows;
   for (uint32_t k = 0; k < length; k++) owner[k] = request;
   p->free -= length;
+  p->free_runs += kvs_pool_free_beside(p, at, length) - 1ull;
+  kvs_pool_count_blocks(p, at, length, -1);
   p->held += rows ? length : 0;
   return length;
 }
@@ -102,7 +123,8 @@ static inline uint32_t kvs_pool_take_run(kvs_pool *p, int32_t start, uint32_t le
 /* Frees a run. Returns `length`, or the index of the first slot that is free already or, unless may_be_held, is held
  * by a row; nothing has changed then. */
 static inline uint32_t kvs_pool_give_run(kvs_pool *p, int32_t start, uint32_t length, bool may_be_held) {
-  uint16_t *state = p->state + ((uint32_t)start - p->first);
+  const uint32_t at = (uint32_t)start - p->first;
+  uint16_t *state = p->state + at;
   const uint32_t mask = may_be_held ? KVS_FREE : 0xffffu;
   uint32_t any = 0;
   for (uint32_t k = 0; k < length; k++) any |= state[k];
@@ -113,6 +135,8 @@ static inline uint32_t kvs_pool_give_run(kvs_pool *p, int32_t start, uint32_t le
   }
   for (uint32_t k = 0; k < length; k++) state[k] |= (uint16_t)KVS_FREE;
   p->free += length;
+  p->free_runs += 1ull - kvs_pool_free_beside(p, at, length);
+  kvs_pool_count_blocks(p, at, length, 1);
   return length;
 }
 

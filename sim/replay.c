@@ -593,7 +593,8 @@ static kv_status sample(kvs_replay *r, kv_error *err) {
   s.allocated = r->pool.size - r->pool.free;
   s.live = r->pool.held + r->tree;
   s.cached = s.allocated > s.live ? s.allocated - s.live : 0;
-  kvs_pool_free_runs(&r->pool, &s.free_runs_address, &s.largest_free_run);
+  s.free_runs_address = r->pool.free_runs;
+  s.largest_free_run = kvs_pool_longest_free(&r->pool);
   s.free_runs_list = kvs_freelist_runs(&r->list);
   s.fragmentation = kvs_fragmentation(s.largest_free_run, s.free);
   s.mean_run = runs ? (double)s.live_rows / (double)runs : 0;

@@ -80,12 +80,16 @@ static kv_status play(fuzz_state *s, const uint8_t *b) {
 
 static void must_add_up(const fuzz_state *s) {
   const kvs_pool *p = kvs_replay_get_pool(s->replay);
-  uint64_t free = 0, held = 0;
+  uint64_t free = 0, held = 0, runs = 0, current = 0, longest = 0;
   for (uint32_t i = 0; i < p->size; i++) {
-    free += (p->state[i] & KVS_FREE) != 0;
+    const bool is_free = p->state[i] & KVS_FREE;
+    free += is_free;
+    runs += is_free && !current;
+    current = is_free ? current + 1 : 0;
+    if (current > longest) longest = current;
     held += (p->state[i] & KVS_REFS) != 0;
   }
-  if (free != p->free || held != p->held) abort();
+  if (free != p->free || held != p->held || runs != p->free_runs || longest != kvs_pool_longest_free(p)) abort();
   const kvs_freelist *l = kvs_replay_get_freelist(s->replay);
   if (l->count > l->capacity || l->released > l->capacity) abort();
 }

@@ -26,9 +26,9 @@ static void remove_scratch(void) {
 }
 
 static char *next_text(void) {
-  static char text[16][1024];
+  static char text[512][1024];
   static unsigned next;
-  return text[next++ % 16];
+  return text[next++ % 512];
 }
 
 const char *kv_tmp(const char *name) {

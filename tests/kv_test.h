@@ -18,7 +18,7 @@ typedef struct kv_test_case {
 void kv_suite(const char *name, const kv_test_case *cases);
 
 /* A scratch folder for the running test process, removed at exit. kv_tmp("a.h5") gives a path in it; the
- * string is static storage for the next 16 calls. */
+ * string is static storage for the next 512 calls. */
 const char *kv_tmp(const char *name);
 /* A path in the source tree ("traces/samples/x.h5"); same storage rule. */
 const char *kv_source(const char *relative);

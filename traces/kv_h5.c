@@ -64,7 +64,7 @@ static kv_status refuse_special(const char *path, kv_error *err) {
 kv_status kv_h5_create(const char *path, const char *conventions, const char *creator, const char *command,
                        kv_h5_out *out, kv_error *err) {
   kv_status st = refuse_special(path, err);
-  hid_t fapl = -1;
+  hid_t fapl = -1, fcpl = -1;
   *out = (kv_h5_out){.file = -1};
   if (st) return st;
   kv_h5_quiet();
@@ -77,7 +77,9 @@ kv_status kv_h5_create(const char *path, const char *conventions, const char *cr
   fapl = H5Pcreate(H5P_FILE_ACCESS);
   (void)H5Pset_libver_bounds(fapl, H5F_LIBVER_V18, H5F_LIBVER_V18);
   errno = 0;
-  out->file = H5Fcreate(out->part, H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
+  fcpl = H5Pcreate(H5P_FILE_CREATE);
+  (void)H5Pset_obj_track_times(fcpl, false); /* of the root group */
+  out->file = H5Fcreate(out->part, H5F_ACC_TRUNC, fcpl, fapl);
   if (out->file < 0) {
     st = kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", path, errno ? strerror(errno) : "HDF5 refused");
     goto done;
@@ -85,6 +87,7 @@ kv_status kv_h5_create(const char *path, const char *conventions, const char *cr
   st = put_root(out->file, conventions, creator, command, err);
 done:
   if (fapl >= 0) (void)H5Pclose(fapl);
+  if (fcpl >= 0) (void)H5Pclose(fcpl);
   if (st) kv_h5_abort(out);
   return st;
 }
@@ -247,12 +250,24 @@ static hid_t creation_list(kv_h5_store store, hsize_t chunk) {
   return dcpl;
 }
 
+kv_status kv_h5_group(hid_t loc, const char *name, kv_error *err) {
+  if (H5Lexists(loc, name, H5P_DEFAULT) > 0) return KV_OK;
+  hid_t gcpl = H5Pcreate(H5P_GROUP_CREATE);
+  (void)H5Pset_obj_track_times(gcpl, false);
+  hid_t group = H5Gcreate2(loc, name, H5P_DEFAULT, gcpl, H5P_DEFAULT);
+  (void)H5Pclose(gcpl);
+  if (group < 0) return fail_h5(err, KV_ERR_IO, "creating group", name);
+  (void)H5Gclose(group);
+  return KV_OK;
+}
+
 static hid_t create_dataset(hid_t loc, const char *name, hid_t type, hid_t space, hid_t dcpl) {
-  hid_t lcpl = H5Pcreate(H5P_LINK_CREATE);
-  (void)H5Pset_create_intermediate_group(lcpl, 1);
-  hid_t dataset = H5Dcreate2(loc, name, type, space, lcpl, dcpl, H5P_DEFAULT);
-  (void)H5Pclose(lcpl);
-  return dataset;
+  for (const char *slash = strchr(name, '/'); slash; slash = strchr(slash + 1, '/')) {
+    char group[256];
+    if ((size_t)snprintf(group, sizeof group, "%.*s", (int)(slash - name), name) >= sizeof group) return -1;
+    if (kv_h5_group(loc, group, NULL)) return -1;
+  }
+  return H5Dcreate2(loc, name, type, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
 }
 
 kv_status kv_h5_write(hid_t loc, const char *name, hid_t type, uint64_t n, const void *data, const char *units,

@@ -46,6 +46,9 @@ kv_status kv_h5_get_str(hid_t loc, const char *name, char *value, size_t size, k
 kv_status kv_h5_get_i64(hid_t loc, const char *name, int64_t *value, kv_error *err);
 kv_status kv_h5_get_f64(hid_t loc, const char *name, double *value, kv_error *err);
 
+/* Makes the group `name` unless it is there (without time stamps: two runs must not differ by them). */
+kv_status kv_h5_group(hid_t loc, const char *name, kv_error *err);
+
 /* How a column is stored. */
 typedef enum kv_h5_store {
   KV_H5_PLAIN,      /* chunked, fletcher32: hot files */

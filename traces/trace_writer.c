@@ -130,11 +130,10 @@ kv_status kvt_writer_list(kvt_writer *w, const char *name, const int32_t *values
 }
 
 kv_status kvt_writer_source(kvt_writer *w, const char *name, const char *value, kv_error *err) {
-  hid_t group = H5Lexists(w->out.file, "source_attributes", H5P_DEFAULT) > 0
-                    ? H5Gopen2(w->out.file, "source_attributes", H5P_DEFAULT)
-                    : H5Gcreate2(w->out.file, "source_attributes", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-  if (group < 0) return kv_fail(err, KV_ERR_IO, "%s: group source_attributes cannot be made", w->out.path);
-  kv_status st = kv_h5_put_str(group, name, value, err);
+  kv_status st = kv_h5_group(w->out.file, "source_attributes", err);
+  if (st) return st;
+  hid_t group = H5Gopen2(w->out.file, "source_attributes", H5P_DEFAULT);
+  st = kv_h5_put_str(group, name, value, err);
   (void)H5Gclose(group);
   return st;
 }

@@ -1,0 +1,353 @@
+/* roofline calibrate - runs the microbenchmarks on a GPU of this machine and writes the dataset of its
+ * ceilings. */
+#include <argp.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "calibration.h"
+#include "cli.h"
+#include "layout.h"
+#include "roofline_commands.h"
+
+typedef struct options {
+  int device;
+  char only[256]; /* ",dram,l2," */
+  const char *out, *layout, *gpu;
+  kvk_ceiling_plan plan;
+  bool json, quiet, dry_run, list;
+  struct {
+    char name[24];
+    double value;
+  } bar[16];
+  int bars;
+  kv_status status;
+  kv_error *err;
+} options;
+
+enum {
+  OPT_QUICK = 0x100,
+  OPT_REPEATS,
+  OPT_LIMIT,
+  OPT_MEMORY,
+  OPT_SEED,
+  OPT_JSON,
+  OPT_DRY,
+  OPT_LIST,
+  OPT_LAYOUT,
+  OPT_REQUIRE
+};
+
+static const struct argp_option option_list[] = {
+    {"device", 'd', "N", 0, "CUDA device number (0)", 0},
+    {"gpu", 'g', "NAME", 0, "The first device whose product name holds NAME", 0},
+    {"only", 'o', "LIST", 0, "Microbenchmarks to run, separated by commas (all)", 0},
+    {"list", OPT_LIST, 0, 0, "List the microbenchmarks and what bounds each", 0},
+    {"out", 'O', "FILE", 0, "Dataset to write (ceilings.h5)", 0},
+    {"quick", OPT_QUICK, 0, 0, "The usual winners only: seconds instead of a minute or two", 0},
+    {"repeats", OPT_REPEATS, "N", 0, "Timed runs a point, 3 to 64 (20)", 0},
+    {"time-limit", OPT_LIMIT, "S", 0, "Seconds for one microbenchmark (120)", 0},
+    {"memory", OPT_MEMORY, "BYTES", 0, "Take at most this much device memory (all but 4 GiB)", 0},
+    {"layout", OPT_LAYOUT, "FILE", 0, "Gather the rows of this kvlayout-1 file too, as they lie", 0},
+    {"require", OPT_REQUIRE, "NAME=RATE", 0,
+     "Exit with status 1 if that ceiling of the chip is below RATE (B/s, FLOP/s)", 0},
+    {"seed", OPT_SEED, "N", 0, "Seed of slot lists and statistics (1)", 0},
+    {"json", OPT_JSON, 0, 0, "Print JSON instead of a table", 0},
+    {"dry-run", OPT_DRY, 0, 0, "Say what would run, run nothing", 0},
+    {"quiet", 'q', 0, 0, "No progress messages", 0},
+    {0}};
+
+static error_t fail(options *o, kv_status st) {
+  o->status = st;
+  return st ? EINVAL : 0;
+}
+
+static error_t parse_bar(options *o, const char *arg) {
+  const char *equals = strchr(arg, '=');
+  char *end = NULL;
+  if (!equals || equals == arg || o->bars == 16 || (size_t)(equals - arg) >= sizeof o->bar[0].name)
+    return fail(o, kv_fail(o->err, KV_ERR_USAGE, "--require %s: give NAME=RATE, e.g. dram=4.4e12", arg));
+  o->bar[o->bars].value = strtod(equals + 1, &end);
+  if (end == equals + 1 || *end || !(o->bar[o->bars].value > 0))
+    return fail(o, kv_fail(o->err, KV_ERR_USAGE, "--require %s: the rate must be a positive number", arg));
+  (void)snprintf(o->bar[o->bars++].name, sizeof o->bar[0].name, "%.*s", (int)(equals - arg), arg);
+  return 0;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  options *o = state->input;
+  uint64_t n = 0;
+  kv_status st = KV_OK;
+  switch (key) {
+    case 'd':
+      st = kv_cli_count(arg, "--device", 0, 1023, &n, o->err);
+      o->device = (int)n;
+      break;
+    case 'g': o->gpu = arg; break;
+    case 'o': (void)snprintf(o->only, sizeof o->only, ",%s,", arg); break;
+    case 'O': o->out = arg; break;
+    case 'q': o->quiet = true; break;
+    case OPT_LIST: o->list = true; break;
+    case OPT_QUICK: o->plan.quick = true; break;
+    case OPT_JSON: o->json = true; break;
+    case OPT_DRY: o->dry_run = true; break;
+    case OPT_LAYOUT: o->layout = arg; break;
+    case OPT_REQUIRE: return parse_bar(o, arg);
+    case OPT_REPEATS:
+      st = kv_cli_count(arg, "--repeats", 3, KVK_POINT_SAMPLES, &n, o->err);
+      o->plan.repeats = (uint32_t)n;
+      break;
+    case OPT_LIMIT:
+      st = kv_cli_count(arg, "--time-limit", 1, 86400, &n, o->err);
+      o->plan.total_limit = (double)n;
+      break;
+    case OPT_MEMORY:
+      st = kv_cli_count(arg, "--memory", 1u << 28, UINT64_C(1) << 42, &o->plan.most_memory, o->err);
+      break;
+    case OPT_SEED: st = kv_cli_count(arg, "--seed", 0, UINT32_MAX, &o->plan.seed, o->err); break;
+    case ARGP_KEY_ARG:
+      st = kv_fail(o->err, KV_ERR_USAGE, "'%s': no argument is expected; see --help", arg);
+      break;
+    default: return ARGP_ERR_UNKNOWN;
+  }
+  return fail(o, st);
+}
+
+static const char doc[] =
+    "Measures what a GPU of this machine really reaches: DRAM, L2, link, shared memory, matrix units, "
+    "latencies, launch "
+    "overhead and the gather of rows.\v"
+    "Examples:\n"
+    "  roofline calibrate                       all of it on device 0, into ceilings.h5\n"
+    "  roofline calibrate --only dram,mma --require dram=4.4e12\n"
+    "  roofline calibrate --only gather --layout run.layout.h5\n\n"
+    "The dataset is written anew after each microbenchmark; its attribute `complete` says whether all is in "
+    "it.";
+
+static bool wanted(const options *o, const char *name) {
+  char needle[32];
+  (void)snprintf(needle, sizeof needle, ",%s,", name);
+  return o->only[0] == '\0' || strstr(o->only, needle) != NULL;
+}
+
+/* Every name of --only must exist; without nvcc there is no list to compare with, and the device says so. */
+static kv_status check_only(const options *o, kv_error *err) {
+  char copy[256], *save = NULL;
+  (void)snprintf(copy, sizeof copy, "%s", o->only);
+  for (char *word = strtok_r(copy, ",", &save); word && kvk_ceiling_count();
+       word = strtok_r(NULL, ",", &save)) {
+    size_t i = 0;
+    while (i < kvk_ceiling_count() && strcmp(kvk_ceiling_at(i)->name, word) != 0) i++;
+    if (i == kvk_ceiling_count())
+      return kv_fail(err, KV_ERR_USAGE,
+                     "--only %s: no such microbenchmark; `roofline calibrate --list` shows them", word);
+  }
+  return KV_OK;
+}
+
+static void print_list(void) {
+  for (size_t i = 0; i < kvk_ceiling_count(); i++) {
+    const kvk_ceiling *e = kvk_ceiling_at(i);
+    printf("%-10s %s\n           bound: %s\n", e->name, e->what, e->bound);
+  }
+}
+
+/* ---- running ---- */
+
+static kv_status choose(options *o, kv_error *err) {
+  kvk_gpu gpu;
+  const char *names[1] = {o->gpu};
+  const kvk_gpu_wanted want = {0, 0, names, 1};
+  int count = 0;
+  kv_status st = kvk_gpu_count(&count, err);
+  if (st) return st;
+  if (!o->gpu)
+    return o->device < count ? KV_OK
+                             : kv_fail(err, KV_ERR_DEVICE, "--device %d: this machine has %d (0 to %d)",
+                                       o->device, count, count - 1);
+  st = kvk_gpu_find(&want, &gpu, err);
+  if (st == KV_END)
+    return kv_fail(err, KV_ERR_DEVICE, "--gpu %s: none of this machine's %d GPUs is that", o->gpu, count);
+  o->device = gpu.device;
+  return st;
+}
+
+typedef struct job {
+  const options *o;
+  kvk_device *device;
+  kva_calibration c;
+  char *command;
+} job;
+
+static kv_status run_one(job *j, const char *name, kv_error *err) {
+  char note[160] = "";
+  size_t before = j->c.rows;
+  double start = kv_seconds();
+  if (!j->o->quiet) fprintf(stderr, "roofline: %s ...", name);
+  kv_status st =
+      kvk_ceiling_run(j->device, name, &j->o->plan, kva_calibration_add, &j->c, note, sizeof note, err);
+  if (st == KV_END) {
+    (void)snprintf(note, sizeof note, "%s: this GPU, or this build, lacks the instruction", name);
+    st = KV_OK;
+  }
+  kva_calibration_note(&j->c, note);
+  if (!j->o->quiet)
+    fprintf(stderr, " %zu points in %.1f s%s%s\n", j->c.rows - before, kv_seconds() - start,
+            note[0] ? "; " : "", note);
+  return st;
+}
+
+/* A microbenchmark that fails ends the run, but what came before, and its own points so far, are in the file.
+ */
+static kv_status run_all(job *j, kv_error *err) {
+  kv_error second;
+  kv_status st = KV_OK;
+  for (size_t i = 0; !st && i < kvk_ceiling_count(); i++) {
+    const char *name = kvk_ceiling_at(i)->name;
+    if (!wanted(j->o, name)) continue;
+    st = run_one(j, name, err);
+    if (st) (void)snprintf(j->c.failure, sizeof j->c.failure, "%s", err->text);
+    kv_status written = kva_calibration_write(&j->c, j->o->out, j->command, st ? &second : err);
+    if (!st) st = written;
+  }
+  if (st) return st;
+  j->c.complete = true;
+  return kva_calibration_write(&j->c, j->o->out, j->command, err);
+}
+
+static kv_status check_bars(const options *o, const kva_calibration *c, kv_error *err) {
+  kva_best best[KVA_BESTS];
+  size_t n = kva_calibration_ceilings(c, best);
+  for (int b = 0; b < o->bars; b++) {
+    double value = NAN;
+    for (size_t i = 0; i < n; i++)
+      if (!best[i].one_sm && strcmp(best[i].name, o->bar[b].name) == 0) value = c->row[best[i].row].value;
+    if (isnan(value))
+      return kv_fail(err, KV_ERR_USAGE, "--require %s: was not measured in this run", o->bar[b].name);
+    if (value < o->bar[b].value)
+      return kv_fail(err, KV_ERR_BAR, "%s reached %.4g, below the %.4g that --require asks for",
+                     o->bar[b].name, value, o->bar[b].value);
+  }
+  return KV_OK;
+}
+
+/* ---- telling ---- */
+
+static void scaled(double value, const char *unit, char *text, size_t size) {
+  static const char *const prefix[] = {"", "k", "M", "G", "T", "P"};
+  int p = 0;
+  while (p < 5 && value >= 1000) value /= 1000, p++;
+  (void)snprintf(text, size, "%7.4g %s%s/s", value, prefix[p], unit[0] == '1' ? "" : unit);
+}
+
+static void print_table(const kva_calibration *c) {
+  kva_best best[KVA_BESTS];
+  char status[320], text[40];
+  size_t n = kva_calibration_ceilings(c, best);
+  printf("%s\n\n%-6s %-5s %16s  %-18s %7s %6s  %s\n", kva_bench_status(&c->origin, status, sizeof status),
+         "name", "scope", "ceiling", "95 % interval", "MHz", "W", "by");
+  for (size_t i = 0; i < n; i++) {
+    const kva_bench_row *r = &c->row[best[i].row];
+    scaled(r->value, r->point.unit, text, sizeof text);
+    printf("%-6s %-5s %16s  -%.2f %% +%.2f %%   %7.0f %6.0f  %s%s\n", best[i].name,
+           best[i].one_sm ? "sm" : "chip", text, 100 * (1 - r->value_low / r->value),
+           100 * (r->value_high / r->value - 1), r->point.state.sm_clock, r->point.state.power,
+           r->point.variant, r->point.throttled ? " (throttled)" : "");
+  }
+  n = kva_calibration_latencies(c, best);
+  for (size_t i = 0; i < n; i++) {
+    const kva_bench_row *r = &c->row[best[i].row];
+    printf("%-18s %10.2f ns %9.1f cycles  %s\n", best[i].name, r->value * 1e9, r->point.cycles,
+           r->point.variant);
+  }
+  if (c->notes[0]) printf("left out: %s\n", c->notes);
+}
+
+static json_t *best_json(const kva_calibration *c, const kva_best *b) {
+  const kva_bench_row *r = &c->row[b->row];
+  json_t *o = json_pack("{s:s, s:s, s:f, s:f, s:f, s:s, s:b}", "name", b->name, "scope",
+                        b->one_sm ? "sm" : "chip", "value", r->value, "low", r->value_low, "high",
+                        r->value_high, "variant", r->point.variant, "throttled", (int)r->point.throttled);
+  if (o && isfinite(r->point.cycles)) (void)json_object_set_new(o, "cycles", json_real(r->point.cycles));
+  return o;
+}
+
+static kv_status print_json(const kva_calibration *c, kv_error *err) {
+  kva_best best[KVA_BESTS];
+  char status[320];
+  json_t *ceilings = json_array(), *latencies = json_array();
+  size_t n = kva_calibration_ceilings(c, best);
+  for (size_t i = 0; i < n; i++) (void)json_array_append_new(ceilings, best_json(c, &best[i]));
+  n = kva_calibration_latencies(c, best);
+  for (size_t i = 0; i < n; i++) (void)json_array_append_new(latencies, best_json(c, &best[i]));
+  json_t *root = json_pack("{s:s, s:s, s:b, s:i, s:o, s:o}", "schema", "kvceilings-1", "status",
+                           kva_bench_status(&c->origin, status, sizeof status), "complete", (int)c->complete,
+                           "points", (int)c->rows, "ceilings", ceilings, "latencies", latencies);
+  int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
+  putchar('\n');
+  json_decref(root);
+  return rc == 0 ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "JSON: out of memory");
+}
+
+/* ---- main ---- */
+
+static kv_status measure(options *o, char *command, const kva_layout *layout, kv_error *err) {
+  job j = {.o = o, .command = command};
+  char note[KV_ERROR_TEXT] = "";
+  if (layout->tokens) {
+    o->plan.list = layout->slots;
+    o->plan.list_count = layout->tokens;
+    o->plan.list_row_bytes = (uint32_t)layout->row_bytes;
+  }
+  kv_status st = choose(o, err);
+  if (!st) st = kvk_device_open(o->device, &j.device, note, sizeof note, err);
+  if (st) return st;
+  kva_bench_origin_of(j.device, &j.c.origin);
+  j.c.origin.repeats = o->plan.repeats;
+  j.c.origin.seed = o->plan.seed;
+  kva_calibration_note(&j.c, note);
+  st = run_all(&j, err);
+  kvk_device_close(j.device);
+  if (j.c.rows && o->json) {
+    kv_status told = print_json(&j.c, st ? NULL : err);
+    if (!st) st = told;
+  } else if (j.c.rows) print_table(&j.c);
+  if (!st) st = check_bars(o, &j.c, err);
+  kva_calibration_free(&j.c);
+  return st;
+}
+
+static kv_status run(int argc, char **argv, kv_error *err) {
+  options o = {.out = "ceilings.h5", .plan = {.repeats = 20, .total_limit = 120, .seed = 1}, .err = err};
+  const struct argp argp = {option_list, parse, NULL, doc, NULL, NULL, NULL};
+  kva_layout layout = {0};
+  char *command = NULL;
+  error_t parsed = argp_parse(&argp, argc, argv, 0, NULL, &o);
+  kv_status st = o.status;
+  if (!st && parsed) st = kv_fail(err, KV_ERR_USAGE, "see --help");
+  if (!st) st = check_only(&o, err);
+  if (!st && o.list) {
+    print_list();
+    return KV_OK;
+  }
+  if (!st && o.layout) st = kva_layout_read(o.layout, &layout, err);
+  if (!st && o.dry_run) {
+    for (size_t i = 0; i < kvk_ceiling_count(); i++)
+      if (wanted(&o, kvk_ceiling_at(i)->name))
+        printf("%-10s %s\n", kvk_ceiling_at(i)->name, kvk_ceiling_at(i)->what);
+  } else if (!st) {
+    command = kv_cli_command_line(argc, argv);
+    st = measure(&o, command, &layout, err);
+  }
+  free(command);
+  kva_layout_free(&layout);
+  return st;
+}
+
+int roofline_calibrate(int argc, char **argv) {
+  kv_error err = {KV_OK, ""};
+  kv_status st = run(argc, argv, &err);
+  return kv_cli_exit("roofline", st, &err);
+}

@@ -1,0 +1,56 @@
+/* roofline_measure.h - the measuring half of `roofline`'s default command: its options, which of this
+ * machine's GPUs are meant, and one run over them.
+ */
+#ifndef ROOFLINE_MEASURE_H
+#define ROOFLINE_MEASURE_H
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "gpu.h"
+#include "kv_status.h"
+#include "layout.h"
+#include "measure.h"
+
+enum { ROOFLINE_MOST_DEVICES = 64 };
+
+/* Filled by roofline_measure_argp, a child parser; zero it before parsing. */
+typedef struct roofline_measure_options {
+  bool model_only, all; /* --model; --device all */
+  int device;           /* --device N; -1 unless given */
+  bool device_given;
+  unsigned kinds; /* --kernels */
+  bool eager, replicate, counters;
+  uint64_t repeats, blocks_per_sm, smem_limit, pool, time_limit;
+  const char *ceilings; /* --ceilings FILE */
+  kv_error err;         /* the first bad option, KV_OK if none */
+} roofline_measure_options;
+extern const struct argp roofline_measure_argp;
+
+/* Which devices to measure on for `gpu`: those whose product name (the description's name or an alias) or,
+ * for a description without a match by name on this machine, --device's. KV_END: none is here, or --model was
+ * given, and *why says so in words for the first line ("no such GPU here", "nvcc was not there at build
+ * time", ...). KV_ERR_DEVICE: --device asks for one that is not there or is another GPU. */
+kv_status roofline_measure_devices(const roofline_measure_options *options, const kvm_gpu *gpu,
+                                   int devices[ROOFLINE_MOST_DEVICES], int *count, char *why, size_t why_size,
+                                   kv_error *err);
+
+typedef struct roofline_measure_run {
+  const roofline_measure_options *options;
+  const kvm_gpu *gpu;
+  uint32_t heads, queries, batch, layers;
+  const uint64_t *prefix; /* [prefixes], unless layout */
+  size_t prefixes;
+  const kva_layout *layout; /* NULL or the file's; bf16 rows of 1152 B */
+  const char *layout_name;
+  uint64_t seed;
+  const char *output, *command;
+  bool json, quiet;
+} roofline_measure_run;
+
+/* Measures, prints the table or JSON, writes run->output (with several devices OUTPUT-gpuN.h5 beside it for N
+ * > 0). A failure under way keeps in the dataset what was done and marks it complete=0. */
+kv_status roofline_measure(const roofline_measure_run *run, const int *devices, int count, kv_error *err);
+
+#endif

@@ -1,0 +1,50 @@
+/* attn_shape.h - how the split kernels cut a problem up; shared by the launchers, the workspace and the description.
+ * Internal to this folder. */
+#ifndef KVK_ATTN_SHAPE_H
+#define KVK_ATTN_SHAPE_H
+
+#include "attention.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+  KVK_ROW_VALUES = KVK_LATENT + KVK_ROPE,
+  KVK_ROW_BYTES = 2 * KVK_ROW_VALUES,
+  KVK_TILE = 16,         /* keys a tile of the split kernels: the k of one mma, and the m of another */
+  KVK_GROUP_ROWS = 40,   /* query rows a block holds at most: 40 x 512 accumulators and 40 x 576 of Q in registers */
+  KVK_SPLIT_THREADS = 256,
+  KVK_STAGES = 5
+};
+
+/* Query rows are numbered query * heads + head. Column c of group g stands for row g * group_stride + c * row_stride. */
+typedef struct kvk_groups {
+  int rows;       /* of a request */
+  int groups;
+  int group_rows; /* used columns of a full group */
+  int tiles8;     /* columns in units of 8, padding included: 1, 2, 3 or 5 */
+  int group_stride, row_stride;
+} kvk_groups;
+
+/* kind: KVK_SPLIT_PER_HEAD (a group a head) or any other split kernel (rows packed, whatever head they belong to). */
+kvk_groups kvk_cut_rows(kvk_kind kind, int queries, int heads);
+
+/* Partial results a launch may write at most. */
+uint64_t kvk_most_partials(const kvk_groups *groups, const kvk_problem *problem, const kvk_options *options);
+int kvk_split_blocks(const kvk_options *options);
+int kvk_min_split_tiles(const kvk_options *options);
+
+/* The launchers of the .cu files; text of what went wrong, or NULL. `stream` is a cudaStream_t or a kx_emu_run. */
+#define KVK_DECLARE_LAUNCHERS(prefix)                                                                               \
+  const char *prefix##split(kvk_kind kind, const kvk_problem *problem, const kvk_options *options, void *workspace, \
+                            void *stream);                                                                          \
+  const char *prefix##extend(kvk_kind kind, const kvk_problem *problem, const kvk_options *options, void *stream);  \
+  const char *prefix##merge(const kvk_merge *merge, void *stream);
+KVK_DECLARE_LAUNCHERS(kvk_cuda_)
+KVK_DECLARE_LAUNCHERS(kvk_emu_)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,297 @@
+/* kvsim as a user types it: results, exit statuses, what is left behind, and the installed tree. */
+#include <hdf5.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kv_h5.h"
+#include "kv_test.h"
+#include "trace_fixture.h"
+
+#define N(events) (uint32_t)(sizeof(events) / sizeof *(events))
+
+/* Runs kvsim with the scratch folder as working folder; checks the status and that stderr has `why`. */
+static void expect(const char *arguments, int status, const char *why) {
+  char *err = NULL;
+  int got = kv_run(NULL, &err, "cd '%s' && %s %s", kv_tmp("."), kv_program("kvsim"), arguments);
+  CU_ASSERT_EQUAL(got, status);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err, why));
+  bool one_line = !*err || strchr(err, '\n') == err + strlen(err) - 1;
+  if (status >= 3) CU_ASSERT_TRUE(one_line);
+  if (got != status || !strstr(err, why)) fprintf(stderr, "kvsim %s: status %d, %s", arguments, got, err);
+  free(err);
+}
+
+static void nothing_left(const char *pattern) {
+  CU_ASSERT_NOT_EQUAL(kv_run(NULL, NULL, "cd '%s' && ls %s", kv_tmp("."), pattern), 0);
+}
+
+static void small_trace(const char *name, const fx *events, uint32_t n) {
+  kvt_info info = fx_info(KVT_ALLOC_TOKEN, 8, 1);
+  CU_ASSERT_EQUAL(fx_write(kv_tmp(name), &info, events, n, NULL), KV_OK);
+}
+
+static void usage_errors(void) {
+  char args[2048];
+  const char *sample = kv_source("traces/samples/single_long_eagle.h5");
+  static const struct {
+    const char *options, *why;
+  } c[] = {{"--every 0", "--every"},           {"--every x", "--every"},           {"--row-bytes 0", "--row-bytes"},
+           {"--request 0", "--layout-out"},    {"--layout-out u-l.h5", "--request"}, {"--allocator best", "--allocator"},
+           {"--layout-out u-l.h5 --request 1", "--request"}, {"--layout-out u-l.h5 --request 0 --step 530", "--step"},
+           {"--no-such-option", "no-such-option"}};
+  for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+    (void)snprintf(args, sizeof args, "replay '%s' --no-report -q -o u.h5 %s", sample, c[i].options);
+    expect(args, 2, c[i].why);
+  }
+  nothing_left("u*.h5*");
+  expect("", 2, "name a command");
+  expect("fly", 2, "unknown command 'fly'");
+  expect("replay", 2, "name a trace");
+  expect("info", 2, "name a trace");
+  (void)snprintf(args, sizeof args, "replay '%s' -o '%s'", sample, sample);
+  expect(args, 2, "is the trace itself");
+}
+
+static void io_errors(void) {
+  char args[2048];
+  const char *sample = kv_source("traces/samples/single_long_eagle.h5");
+  expect("info /nonexistent.h5", 5, "/nonexistent.h5");
+  expect("replay /nonexistent.h5", 5, "/nonexistent.h5");
+  expect("import /nonexistent.h5", 5, "/nonexistent.h5");
+  (void)snprintf(args, sizeof args, "replay '%s' --no-report -o /nonexistent/x.h5", sample);
+  expect(args, 5, "/nonexistent/x.h5");
+  (void)snprintf(args, sizeof args, "replay '%s' --no-report -o /dev/full", sample);
+  expect(args, 5, "not a regular file");
+  (void)snprintf(args, sizeof args, "replay '%s' --no-report -o io.h5 >/dev/full", sample);
+  expect(args, 5, "standard output");
+  (void)snprintf(args, sizeof args, "info '%s' >/dev/full", sample);
+  expect(args, 5, "standard output");
+  (void)snprintf(args, sizeof args, "replay '%s' --report rep -q -o gp.h5", sample);
+  char *err = NULL; /* no gnuplot on the PATH: the dataset is there all the same */
+  int got = kv_run(NULL, &err, "cd '%s' && PATH=/nonexistent %s %s", kv_tmp("."), kv_program("kvsim"), args);
+  CU_ASSERT_EQUAL(got, 5);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err, "gnuplot-nox"));
+  CU_ASSERT_EQUAL(access(kv_tmp("gp.h5"), F_OK), 0);
+  free(err);
+}
+
+static void inconsistent_traces(void) {
+  static const fx twice[] = {FX_STEP(1), FX_ARRIVE(0, 2, 0), FX_START(0, 0, 0), FX_CALL(2, 1, 1), FX_EXTEND(0, 0, 1, 2, 1, 2),
+                             FX_FREE(0, KVT_FREE_TAIL, -1, 1, 2), FX_FREE(0, KVT_FREE_TAIL, -1, 1, 2)};
+  static const fx outside[] = {FX_STEP(1), FX_ARRIVE(0, 2, 0), FX_START(0, 0, 0), FX_CALL(2, 1, 1), FX_EXTEND(0, 0, 1, 2, 1, 9)};
+  static const fx backwards[] = {FX_STEP(1), {KVT_STEP, -1, 10, -1, 1, 0, {0}}};
+  small_trace("twice.h5", twice, N(twice));
+  small_trace("outside.h5", outside, N(outside));
+  small_trace("backwards.h5", backwards, N(backwards));
+  expect("replay twice.h5 --no-report", 3, "twice.h5: /events/slots[3] (event 6, FREE, step 1, request 0): slot 2 is freed, but is free already");
+  expect("replay outside.h5 --no-report", 3, "slot 9 is outside the pool (1 to 8)");
+  expect("replay backwards.h5 --no-report", 3, "time runs backwards");
+  expect("info backwards.h5", 3, "time runs backwards");
+  nothing_left("*.kvsim.h5*");
+  expect("replay twice.h5 --no-report --permissive", 0, "");
+}
+
+static void damaged_files(void) {
+  char args[2048];
+  const char *sample = kv_source("traces/samples/single_long_eagle.h5");
+  (void)snprintf(args, sizeof args, "head -c 60000 '%s' >'%s'", sample, kv_tmp("cut.h5"));
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s", args), 0);
+  expect("replay cut.h5", 3, "cut.h5: damaged or cut short");
+  expect("info cut.h5", 3, "cut.h5: damaged or cut short");
+  expect("import cut.h5", 3, "cut.h5: damaged or cut short");
+  (void)snprintf(args, sizeof args, "import '%s' -o i.h5", sample);
+  expect(args, 3, "not 'sglang-kv-slot-recording/1'");
+  nothing_left("cut.k*");
+  nothing_left("i.h5*");
+}
+
+static void an_empty_trace_is_valid(void) {
+  small_trace("empty.h5", NULL, 0);
+  expect("replay empty.h5 --no-report -q", 0, "");
+  expect("replay empty.h5 --report empty-report -q", 0, "");
+  expect("replay empty.h5 --layout-out empty-l.h5 --request all --no-report -q", 2, "--request");
+}
+
+/* Two runs with the same clock are the same, byte for byte. */
+static void twice_is_bit_identical(void) {
+  char *out = NULL, *err = NULL;
+  int got = kv_run(&out, &err,
+                   "cd '%s' && export SOURCE_DATE_EPOCH=1795910400 && mkdir -p a b && for d in a b; do (cd $d && %s replay '%s' --json --every 16 "
+                   "--no-report -o o.h5 --layout-out l.h5 --request 7 --step 200 >j) || exit 9; done; cmp a/o.h5 b/o.h5 && cmp a/l.h5 b/l.h5 && cmp a/j b/j",
+                   kv_tmp("."), kv_program("kvsim"), kv_source("traces/samples/mixed_eagle.h5"));
+  CU_ASSERT_EQUAL(got, 0);
+  if (got) fprintf(stderr, "status %d: %s%s", got, out, err);
+  free(out);
+  free(err);
+}
+
+/* The layout is the row that the replay itself measured. */
+static void a_layout_holds_the_row(void) {
+  char args[2048];
+  int32_t *slots = NULL;
+  uint64_t indptr[2] = {0};
+  int64_t value = 0;
+  hsize_t n = 0;
+  (void)snprintf(args, sizeof args, "replay '%s' --no-report -q -o lay.kvsim.h5 --layout-out lay.h5 --request 0 --step 33",
+                 kv_source("traces/samples/single_long_eagle.h5"));
+  expect(args, 0, "");
+  hid_t f = H5Fopen(kv_tmp("lay.h5"), H5F_ACC_RDONLY, H5P_DEFAULT);
+  CU_ASSERT_TRUE_FATAL(f >= 0);
+  hid_t d = H5Dopen2(f, "slots", H5P_DEFAULT), space = H5Dget_space(d);
+  (void)H5Sget_simple_extent_dims(space, &n, NULL);
+  slots = malloc(n * sizeof *slots);
+  CU_ASSERT_TRUE(H5Dread(d, H5T_NATIVE_INT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, slots) >= 0);
+  (void)H5Sclose(space);
+  (void)H5Dclose(d);
+  d = H5Dopen2(f, "indptr", H5P_DEFAULT);
+  CU_ASSERT_TRUE(H5Dread(d, H5T_NATIVE_UINT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, indptr) >= 0);
+  (void)H5Dclose(d);
+  CU_ASSERT_EQUAL(indptr[1], n);
+  /* What the verify kernel of step 33 saw: the statistics say 134,834 rows after it, and 28 runs. */
+  uint64_t runs = 1;
+  for (hsize_t i = 1; i < n; i++) runs += slots[i] != slots[i - 1] + 1;
+  CU_ASSERT_TRUE(n < 134834 && n >= 134834 - 8);
+  CU_ASSERT_TRUE(runs <= 28 && runs >= 24);
+  CU_ASSERT_EQUAL(kv_h5_get_i64(f, "pool_rows", &value, NULL), KV_OK);
+  CU_ASSERT_EQUAL(value, 1048577);
+  d = H5Dopen2(f, "tree_slots", H5P_DEFAULT);
+  CU_ASSERT_TRUE_FATAL(d >= 0);
+  space = H5Dget_space(d);
+  (void)H5Sget_simple_extent_dims(space, &n, NULL);
+  CU_ASSERT_EQUAL(n, 9);
+  (void)H5Sclose(space);
+  (void)H5Dclose(d);
+  (void)H5Fclose(f);
+  free(slots);
+  nothing_left("lay.h5.*");
+}
+
+/* ---- units everywhere ---- */
+
+typedef struct unit_walk {
+  unsigned datasets, bare;
+} unit_walk;
+
+static herr_t check_units(hid_t loc, const char *name, const H5O_info_t *info, void *arg) {
+  unit_walk *w = arg;
+  char text[256];
+  if (info->type != H5O_TYPE_DATASET) return 0;
+  hid_t d = H5Oopen(loc, name, H5P_DEFAULT);
+  w->datasets++;
+  if (kv_h5_get_str(d, "units", text, sizeof text, NULL) || !text[0] || kv_h5_get_str(d, "long_name", text, sizeof text, NULL)) {
+    w->bare++;
+    fprintf(stderr, "%s has no units or long_name\n", name);
+  }
+  (void)H5Oclose(d);
+  return 0;
+}
+
+static void units_in(const char *path, unsigned at_least) {
+  unit_walk w = {0, 0};
+  hid_t f = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+  CU_ASSERT_TRUE_FATAL(f >= 0);
+  (void)H5Ovisit(f, H5_INDEX_NAME, H5_ITER_NATIVE, check_units, &w);
+  (void)H5Fclose(f);
+  CU_ASSERT_EQUAL(w.bare, 0);
+  CU_ASSERT_TRUE(w.datasets >= at_least);
+}
+
+static void every_dataset_has_units(void) {
+  expect("replay empty.h5 --no-report -q -o units.kvsim.h5", 0, "");
+  units_in(kv_tmp("units.kvsim.h5"), 40);
+  units_in(kv_tmp("lay.h5"), 4);
+  units_in(kv_source("traces/samples/mixed_eagle.h5"), 20);
+}
+
+static void other_readers_open_the_files(void) {
+  if (kv_run(NULL, NULL, "command -v h5dump") != 0) {
+    printf("(h5dump not installed: skipped) ");
+  } else {
+    CU_ASSERT_EQUAL(kv_run(NULL, NULL, "h5dump -A '%s' && h5dump -d /slots '%s'", kv_tmp("units.kvsim.h5"), kv_tmp("lay.h5")), 0);
+  }
+  if (kv_run(NULL, NULL, "python3 -c 'import h5py'") != 0) {
+    printf("(h5py not installed: skipped) ");
+    return;
+  }
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL,
+                         "python3 -c 'import h5py,sys\nf=h5py.File(sys.argv[1])\nassert bytes(f.attrs[\"Conventions\"])==b\"kvsim-1\"\n"
+                         "assert bytes(f[\"pool/step\"].attrs[\"units\"])==b\"1\"\nassert len(f[\"final/slot_state\"])==8' '%s'",
+                         kv_tmp("units.kvsim.h5")),
+                  0);
+}
+
+static void json_is_json(void) {
+  char *out = NULL;
+  json_error_t where;
+  CU_ASSERT_EQUAL(kv_run(&out, NULL, "cd '%s' && %s replay '%s' --json --no-report -o j.h5", kv_tmp("."), kv_program("kvsim"),
+                         kv_source("traces/samples/single_long_eagle.h5")),
+                  0);
+  json_t *root = json_loads(out, 0, &where);
+  CU_ASSERT_PTR_NOT_NULL_FATAL(root);
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(root, "schema")), "kvsim-replay-1");
+  CU_ASSERT_EQUAL(json_array_size(json_object_get(root, "milestones")), 12);
+  json_decref(root);
+  free(out);
+  CU_ASSERT_EQUAL(kv_run(&out, NULL, "%s info --json '%s'", kv_program("kvsim"), kv_source("traces/samples/mixed_eagle_v2.h5")), 0);
+  root = json_loads(out, 0, &where);
+  CU_ASSERT_PTR_NOT_NULL_FATAL(root);
+  CU_ASSERT_EQUAL(json_integer_value(json_object_get(root, "requests")), 400);
+  json_decref(root);
+  free(out);
+}
+
+static void help_and_version(void) {
+  char *out = NULL;
+  static const char *const commands[] = {"", "info", "replay", "import"};
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    CU_ASSERT_EQUAL(kv_run(&out, NULL, "%s %s --help", kv_program("kvsim"), commands[i]), 0);
+    CU_ASSERT_PTR_NOT_NULL(strstr(out, "Usage:"));
+    free(out);
+  }
+  CU_ASSERT_EQUAL(kv_run(&out, NULL, "%s --version", kv_program("kvsim")), 0);
+  CU_ASSERT_EQUAL(strncmp(out, "kvsim (kvroof) ", 15), 0);
+  free(out);
+}
+
+/* make install into a scratch prefix, then the two commands from there, away from the source tree. */
+static void installed_commands_work(void) {
+  char prefix[1024];
+  (void)snprintf(prefix, sizeof prefix, "%s", kv_tmp("stage"));
+  if (getenv("KVROOF_SAN") && *getenv("KVROOF_SAN")) {
+    printf("(sanitizer build: skipped) ");
+    return;
+  }
+  const char *build = getenv("KVROOF_BUILD");
+  char *err = NULL;
+  int got = kv_run(NULL, &err, "make -s -C '%s' B='%s' install DESTDIR='%s' prefix=/usr", kv_source("."), build ? build : "build", prefix);
+  CU_ASSERT_EQUAL(got, 0);
+  if (got) fprintf(stderr, "%s", err);
+  free(err);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && stage/usr/bin/kvsim replay stage/usr/share/kvroof/traces/samples/single_long_eagle.h5 -q -o inst.h5 --report inst",
+                         kv_tmp(".")),
+                  0);
+  CU_ASSERT_EQUAL(access(kv_tmp("inst/inst.pdf"), F_OK), 0);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && stage/usr/bin/roofline --gpu rtx-5090 -o inst-r.h5 --report inst", kv_tmp(".")), 0);
+  CU_ASSERT_EQUAL(access(kv_tmp("inst/inst-r.pdf"), F_OK), 0);
+}
+
+void suite_kvsim_cli(void) {
+  static const kv_test_case cases[] = {{"usage", usage_errors},
+                                       {"I/O", io_errors},
+                                       {"inconsistent", inconsistent_traces},
+                                       {"damaged", damaged_files},
+                                       {"empty", an_empty_trace_is_valid},
+                                       {"bit-identical", twice_is_bit_identical},
+                                       {"layout", a_layout_holds_the_row},
+                                       {"units", every_dataset_has_units},
+                                       {"other readers", other_readers_open_the_files},
+                                       {"JSON", json_is_json},
+                                       {"help", help_and_version},
+                                       {"installed", installed_commands_work},
+                                       {NULL, NULL}};
+  kv_h5_quiet();
+  kv_suite("kvsim_cli", cases);
+}
