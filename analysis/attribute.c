@@ -28,9 +28,12 @@ static void climb(const kva_evidence *e, const draw *d, double t[8]) {
   t[7] = d->t7;
 }
 
-/* Shares between rungs that are both known; a rung in between that is not known gives its share to nobody. */
+/* Shares between rungs that are both known. Without T3 the layout's share lies within placement's. */
 static void shares(const double t[8], double nats[KVM_CAUSES]) {
-  for (int i = 0; i < KVM_CAUSES; i++) nats[i] = t[i] > 0 && t[i + 1] > 0 ? log(t[i + 1] / t[i]) : NAN;
+  for (int i = 0; i < KVM_CAUSES; i++) {
+    double below = i == KVM_C_PLACEMENT && isnan(t[3]) ? t[2] : t[i];
+    nats[i] = below > 0 && t[i + 1] > 0 ? log(t[i + 1] / below) : NAN;
+  }
 }
 
 /* Gains by the ladder alone. Where a cause lies under the busiest unit's bound, the others may step in first. */
@@ -38,7 +41,7 @@ static void ladder_gains(const double t[8], double gain[KVM_CAUSES]) {
   gain[KVM_C_PATH] = t[1] / t[0];
   gain[KVM_C_WORK] = t[2] / t[1];
   gain[KVM_C_SCATTER] = t[7] / (t[7] - (t[3] - t[2]));
-  gain[KVM_C_PLACEMENT] = t[4] / t[3];
+  gain[KVM_C_PLACEMENT] = t[4] / (isnan(t[3]) ? t[2] : t[3]);
   gain[KVM_C_SERIAL] = t[7] / (t[7] - (t[5] - t[4]));
   gain[KVM_C_MEMORY] = t[7] / (t[7] - (t[6] - t[5]));
   gain[KVM_C_OVERHEAD] = t[7] / t[6];
