@@ -53,7 +53,7 @@ BENCHSRC := $(wildcard tests/bench_*.c)
 LIBOBJ   := $(LIBSRC:%.c=$(B)/%.o)
 LIB      := $(B)/libkvroof.a
 
-include $(wildcard kernels/rules.mk tests/rules.mk)
+include $(wildcard kernels/rules.mk tests/rules.mk analysis/rules.mk)
 
 .DEFAULT_GOAL := all
 .PHONY: all found

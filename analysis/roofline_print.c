@@ -157,7 +157,7 @@ static json_t *causes_json(const kva_point *p) {
 static json_t *point_json(const kva_run *run, const kva_point *p) {
   json_t *ladder = json_array();
   for (int i = 0; i < 8; i++) (void)json_array_append_new(ladder, number(p->ladder.t[i]));
-  return json_pack("{s:s, s:I, s:I, s:b, s:i, s:i, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:s}",
+  return json_pack("{s:s, s:I, s:I, s:b, s:i, s:i, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:s, s:o, s:s}",
                    "kernel", run->kernel[p->kernel].name, "prefix", (json_int_t)p->problem.longest, "blocks",
                    (json_int_t)p->work.blocks, "fits", p->work.fits, "splits", (int)p->work.splits,
                    "blocks_per_sm", (int)p->work.blocks_per_sm, "useful_bytes", p->useful.bytes,
@@ -166,7 +166,8 @@ static json_t *point_json(const kva_run *run, const kva_point *p) {
                    work_json(p->work.sm), "ladder_s", ladder, "time_s", number(kva_point_time(p)),
                    "measured_s", number(p->measured), "effective_bandwidth", number(kva_point_bandwidth(p)),
                    "binding", kva_point_binding(p), "time_low_s", number(p->prediction.known ? p->prediction.low : NAN),
-                   "time_high_s", number(p->prediction.known ? p->prediction.high : NAN), "causes", causes_json(p),
+                   "time_high_s", number(p->prediction.known ? p->prediction.high : NAN), "dominating",
+                   p->prediction.known ? kvm_parameter_name(p->prediction.dominating) : "", "causes", causes_json(p),
                    "verdict", p->attribution.verdict);
 }
 
