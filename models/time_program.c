@@ -17,7 +17,7 @@ static const struct op_name {
                 {"ldg4", KVM_LDG, 4},     {"ldg8", KVM_LDG, 8},     {"ldg16", KVM_LDG, 16},  {"stg4", KVM_STG, 4},
                 {"stg8", KVM_STG, 8},     {"stg16", KVM_STG, 16},   {"cp4", KVM_CP, 4},      {"cp8", KVM_CP, 8},
                 {"cp16", KVM_CP, 16},     {"commit", KVM_COMMIT, 0}, {"group", KVM_GROUP, 0}, {"bar", KVM_BAR, 0},
-                {"arrive", KVM_ARRIVE, 0}};
+                {"arrive", KVM_ARRIVE, 0}, {"post", KVM_POST, 0},    {"land", KVM_LAND, 0},   {"await", KVM_AWAIT, 0}};
 static const char *const where_names[] = {"hot", "row", "again", "index"};
 
 typedef struct parser {
@@ -57,14 +57,20 @@ static int mark(char c) { return c >= 'a' && c < 'a' + KVM_MARKS ? c - 'a' : -1;
 
 /* What follows a name's dot: WHERE, or the number of a barrier. */
 static kv_status parse_where(parser *p, const char *word, const char **c, kvm_step *s) {
-  if (s->op == KVM_BAR || s->op == KVM_ARRIVE) {
+  if (s->op == KVM_BAR || s->op == KVM_ARRIVE || s->op >= KVM_POST) {
+    bool counts = s->op == KVM_BAR || s->op == KVM_ARRIVE || s->op == KVM_AWAIT;
     if (!isdigit((unsigned char)**c)) return bad(p, word, "a barrier's number is 0 to 15");
     unsigned id = number(c), warps = 0;
     if (**c == '/') {
       (*c)++;
       warps = number(c);
     }
-    if (id >= KVM_BARRIERS || warps < 1 || warps > 64) return bad(p, word, "a barrier is ID/WARPS, 0 to 15 and 1 to 64");
+    if (id >= KVM_BARRIERS || (counts ? warps < 1 || warps > 64 : warps != 0))
+      return bad(p, word, "a barrier is ID/WARPS, 0 to 15 and 1 to 64; post and land have ID alone");
+    if (s->op == KVM_AWAIT && **c == '-') {
+      (*c)++;
+      s->bytes = (uint16_t)number(c);
+    }
     s->barrier = (uint8_t)id;
     s->barrier_warps = (uint8_t)warps;
     return KV_OK;
@@ -127,7 +133,7 @@ static kv_status parse_word(parser *p, const char *end) {
     c++;
     kv_status st = parse_where(p, word, &c, &s);
     if (st) return st;
-  } else if (s.op == KVM_ARRIVE) return bad(p, word, "arrive needs .ID/WARPS");
+  } else if (s.op == KVM_ARRIVE || s.op >= KVM_POST) return bad(p, word, "needs .ID");
   kv_status st = parse_rest(p, word, c, end, &s);
   if (st || s.op == KVM_ALU || s.op == KVM_GROUP) return st ? st : append(p, &s);
   unsigned n = s.count, left = s.cycles;
@@ -196,7 +202,7 @@ kvm_program_work kvm_program_count(const kvm_program *program) {
     w.instructions += s->op == KVM_GROUP ? 1 : s->count;
     w.mma += s->op == KVM_MMA_OP;
     w.waves += s->waves;
-    w.barriers += s->op == KVM_BAR || s->op == KVM_ARRIVE;
+    w.barriers += s->op == KVM_BAR || s->op == KVM_ARRIVE || s->op >= KVM_POST;
     if (s->op == KVM_STG) w.store_bytes += s->bytes;
     if (s->op != KVM_LDG && s->op != KVM_CP) continue;
     if (s->where == KVM_ROW) w.row_bytes += s->bytes;

@@ -25,7 +25,10 @@ typedef struct warp {
   double group[GROUPS];    /* arrival of cp.async groups, a ring; group[open] is being filled */
   unsigned open;
   double index_bytes;      /* read so far: tells which index loads start a new line */
+  double landed;           /* arrival of all cp.async so far */
+  unsigned awaited[KVM_BARRIERS];
   bool waiting;            /* at a barrier */
+  bool starved;            /* at an await that is not counted up yet */
   double finished;
   const kvm_step *next;    /* NULL: done */
   double own;              /* earliest time for it by the warp's own stalls, marks and groups */
@@ -34,13 +37,21 @@ typedef struct warp {
 
 typedef unsigned barrier; /* warps that have arrived */
 
+/* An mbarrier: when the n-th count came, n from 1; counts are in order, a later one never counts as earlier. */
+enum { MOST_COUNTS = 4096 };
+typedef struct counter {
+  unsigned n;
+  double at[MOST_COUNTS];
+} counter;
+
 typedef struct machine {
   const kvm_sm *sm;
   const kvm_block *block;
   kvm_misses misses;
   unsigned warps, per_block;
   warp w[KVM_MAX_SM_WARPS];
-  barrier (*bar)[KVM_BARRIERS]; /* by block */
+  barrier (*bar)[KVM_BARRIERS];   /* by block */
+  counter (*count)[KVM_BARRIERS]; /* by block */
   double issue[SCHEDULERS], mma[SCHEDULERS], sfu[SCHEDULERS], l1, link, dram; /* when each is free */
   double busy_issue, busy_mma, busy_l1, busy_link, busy_dram, uncounted;                 /* cycles in use by tiles */
   int warm, tiles;                                                            /* simulated: until steady, in all */
@@ -70,8 +81,20 @@ static void end_tile(machine *m, warp *w) {
   m->tile_end[++w->tiles] += w->ready;
 }
 
+/* When an await's count is reached; *starved where it is not yet. */
+static double counted(const machine *m, const warp *w, bool *starved) {
+  const kvm_step *s = w->next;
+  const counter *c = &m->count[w->block][s->barrier];
+  unsigned need = (w->awaited[s->barrier] + 1) * s->barrier_warps;
+  *starved = false;
+  if (need <= s->bytes) return 0;
+  need -= s->bytes;
+  *starved = c->n < need;
+  return *starved ? 0 : c->at[need - 1] + m->sm->shared_latency;
+}
+
 /* When a warp's own past lets it issue its next instruction. */
-static double own_time(const warp *w) {
+static double own_time(const machine *m, warp *w) {
   const kvm_step *s = w->next;
   double t = w->ready;
   for (unsigned i = 0; s->waits >> i; i++)
@@ -79,6 +102,7 @@ static double own_time(const warp *w) {
   if (s->op == KVM_GROUP)
     for (unsigned back = s->count; back < GROUPS && back < w->open; back++)
       t = fmax(t, w->group[(w->open - 1 - back) % GROUPS]);
+  if (s->op == KVM_AWAIT) t = fmax(t, counted(m, w, &w->starved));
   return t;
 }
 
@@ -93,13 +117,14 @@ static void settle(machine *m, warp *w) {
     }
   }
   w->next = w->part < 3 ? &part_of(w)->step[w->at] : NULL;
-  if (w->next) w->own = own_time(w);
+  w->starved = false;
+  if (w->next) w->own = own_time(m, w);
   else w->finished = w->ready;
 }
 
 /* When warp w could issue its next instruction. */
 static double could_issue(const machine *m, const warp *w) {
-  if (!w->next || w->waiting) return STOPPED;
+  if (!w->next || w->waiting || w->starved) return STOPPED;
   double t = w->own > m->issue[w->scheduler] ? w->own : m->issue[w->scheduler], pipe = 0;
   if (w->next->op == KVM_MMA_OP) pipe = m->mma[w->scheduler];
   else if (w->next->op == KVM_SFU) pipe = m->sfu[w->scheduler];
@@ -155,6 +180,18 @@ static void at_barrier(machine *m, warp *w, const kvm_step *s, double t) {
   }
 }
 
+/* One more count; whoever starved for it looks again. */
+static void count_up(machine *m, const warp *w, unsigned id, double t) {
+  counter *c = &m->count[w->block][id];
+  if (c->n == MOST_COUNTS) return;
+  c->at[c->n] = c->n ? fmax(c->at[c->n - 1], t) : t;
+  c->n++;
+  for (unsigned i = w->block * m->per_block; i < (w->block + 1) * m->per_block; i++) {
+    warp *x = &m->w[i];
+    if (x->starved && x->next->barrier == id) x->own = own_time(m, x);
+  }
+}
+
 static double shared_latency(const kvm_sm *sm, kvm_op op) {
   return op == KVM_SHFL                     ? beyond(sm, sm->shuffle_latency)
          : op == KVM_LDS || op == KVM_LDSM ? beyond(sm, sm->shared_latency)
@@ -184,6 +221,10 @@ static void issue(machine *m, warp *w, double t) {
   }
   set_mark(w, s->set, arrives);
   set_mark(w, s->read, read);
+  if (s->op == KVM_CP) w->landed = fmax(w->landed, arrives);
+  if (s->op == KVM_POST) count_up(m, w, s->barrier, t + TAKEN_IN);
+  if (s->op == KVM_LAND) count_up(m, w, s->barrier, fmax(t + TAKEN_IN, w->landed));
+  if (s->op == KVM_AWAIT) w->awaited[s->barrier]++;
   if (s->op == KVM_CP) w->group[w->open % GROUPS] = fmax(w->group[w->open % GROUPS], arrives);
   if (s->op == KVM_COMMIT) w->group[++w->open % GROUPS] = 0;
   if (s->op == KVM_BAR || s->op == KVM_ARRIVE) {
@@ -201,6 +242,7 @@ static int warm_tiles(const kvm_block *block) {
     for (size_t i = 0; i < block->role[r].tile.steps; i++) {
       const kvm_step *s = &block->role[r].tile.step[i];
       if (s->op == KVM_GROUP && s->count > open) open = s->count;
+      if (s->op == KVM_LAND && open < 5) open = 5; /* a ring of stages: how many, the program does not say */
     }
   return 3 + 3 * open < MOST_WARM ? 3 + 3 * open : MOST_WARM;
 }
@@ -259,13 +301,15 @@ kv_status kvm_sm_run(const kvm_sm *sm, const kvm_block *block, unsigned resident
   if (st) return st;
   *m = (machine){.sm = sm, .block = block, .misses = misses, .per_block = per_block};
   m->bar = calloc(resident, sizeof *m->bar);
-  if (!m->bar) st = kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  m->count = calloc(resident, sizeof *m->count);
+  if (!m->bar || !m->count) st = kv_fail(err, KV_ERR_MEMORY, "out of memory");
   if (!st) {
     set_up(m, resident);
     st = run_all(m, err);
   }
   if (!st) read_out(m, time);
   free(m->bar);
+  free(m->count);
   free(m);
   return st;
 }

@@ -45,7 +45,7 @@ static void words_become_steps(void) {
 static void bad_words_are_named(void) {
   static const char *const bad[] = {"foo", "alu*0", "alu*", "mma>g", "mma<", "ldg16.rows", "lds4.row", "bar.16/4", "bar.1/0",
                                     "bar.x", "arrive", "3( mma", "mma )", "0( mma )", "3 mma", "alu*9:5", "alu;", "mma*70000",
-                                    "99999( 9999( mma ) )", "ldg8.index/0", "1(1(1(1(1(1(1(1(1(1( mma ))))))))))"};
+                                    "99999( 9999( mma ) )", "ldg8.index/0", "1(1(1(1(1(1(1(1(1(1( mma ))))))))))", "post", "post.1/2", "await.1", "land.16"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     kvm_program p;
     kv_error err = {KV_OK, ""};
@@ -128,6 +128,25 @@ static void barriers_wait_for_the_last(void) {
   b.role[1].tile = program("arrive.2/2 bar.1/2 alu*200");
   CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 1, KVM_COLD, &t, NULL), KV_OK);
   CU_ASSERT_DOUBLE_EQUAL(t.tile, 20 + 50 + 20 + 200, 1e-9);
+  kvm_block_free(&b);
+}
+
+/* A producer two tiles ahead of a consumer that takes 400 cycles: the consumer sets the pace, never starving. */
+static void counters_hold_a_ring_together(void) {
+  kvm_block b = {.roles = 2};
+  kvm_sm_time t;
+  b.role[0].warps = b.role[1].warps = 1;
+  b.role[0].tile = program("await.1/1-2 cp16.row land.0");
+  b.role[1].tile = program("await.0/1 alu*400 post.1");
+  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 1, KVM_WARM, &t, NULL), KV_OK);
+  CU_ASSERT_DOUBLE_EQUAL(t.tile, 402, 0.5); /* await, 400, post */
+  kvm_program_free(&b.role[0].tile);
+  b.role[0].tile = program("await.1/1-1 cp16.row land.0"); /* one ahead only: each tile waits for its row */
+  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 1, KVM_WARM, &t, NULL), KV_OK);
+  CU_ASSERT(t.tile > 402 + 300);
+  kvm_program_free(&b.role[0].tile);
+  b.role[0].tile = program("alu"); /* nobody counts */
+  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 1, KVM_WARM, &t, NULL), KV_ERR_INPUT);
   kvm_block_free(&b);
 }
 
@@ -372,6 +391,7 @@ void suite_time_model(void) {
                                        {"dependent loads", dependent_loads_take_their_latency},
                                        {"stages", stages_hide_latency},
                                        {"barriers", barriers_wait_for_the_last},
+                                       {"counters", counters_hold_a_ring_together},
                                        {"no progress", what_cannot_go_on_is_refused},
                                        {"once", what_happens_once_is_apart},
                                        {"own kernel", a_kernel_of_ones_own},
