@@ -36,7 +36,8 @@ static void shares(const double t[8], double nats[KVM_CAUSES]) {
   }
 }
 
-/* Gains by the ladder alone. Where a cause lies under the busiest unit's bound, the others may step in first. */
+/* Gains by the ladder alone. Where a cause lies under the busiest unit's bound, the others may step in first.
+ */
 static void ladder_gains(const double t[8], double gain[KVM_CAUSES]) {
   gain[KVM_C_PATH] = t[1] / t[0];
   gain[KVM_C_WORK] = t[2] / t[1];
@@ -58,7 +59,10 @@ static void draw_roofs(gsl_rng *rng, const kva_evidence *e, kvm_roofs *roofs) {
   static const struct {
     kvm_resource r;
     kvm_parameter p;
-  } of[] = {{KVM_DRAM, KVM_P_DRAM_RATE}, {KVM_L2, KVM_P_L2_RATE}, {KVM_LINK, KVM_P_L2_RATE}, {KVM_L1, KVM_P_WAVE_RATE},
+  } of[] = {{KVM_DRAM, KVM_P_DRAM_RATE},
+            {KVM_L2, KVM_P_L2_RATE},
+            {KVM_LINK, KVM_P_L2_RATE},
+            {KVM_L1, KVM_P_WAVE_RATE},
             {KVM_MMA, KVM_P_MMA_RATE}};
   *roofs = *e->roofs;
   for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
@@ -151,10 +155,13 @@ static void say(kva_attribution *a, const char *format, ...) {
 
 static void advise(kva_attribution *a, const kva_evidence *e, kvm_cause c) {
   const kva_cause *x = &a->cause[c];
-  static const char *const fix[KVM_CAUSES] = {
-      "the best instructions of this GPU gain", "executing only the useful work gains", "a contiguous layout gains",
-      "splitting the prefix over all SMs gains", "taking out the chains and barriers inside a block gains",
-      "hiding the misses gains", "one launch without gaps gains"};
+  static const char *const fix[KVM_CAUSES] = {"the best instructions of this GPU gain",
+                                              "executing only the useful work gains",
+                                              "a contiguous layout gains",
+                                              "splitting the prefix over all SMs gains",
+                                              "taking out the chains and barriers inside a block gains",
+                                              "hiding the misses gains",
+                                              "one launch without gaps gains"};
   if (c == KVM_C_PLACEMENT) say(a, " (%.0f of %.0f SMs busy)", e->work->busy_sms, e->roofs->sms);
   if (c == KVM_C_WORK) {
     kvm_ladder l = kvm_ladder_of(e->useful, e->work, e->roofs, true);
@@ -170,14 +177,17 @@ static bool no_effect(const kva_cause *x) {
 static void write_verdict(const char *name, const kva_evidence *e, kva_attribution *a) {
   bool said[KVM_CAUSES] = {false};
   if (isnan(a->t[0]) || isnan(a->t[7])) {
-    say(a, "inconclusive: %s is not known; measure it", isnan(a->t[0]) ? "the floor" : "the time of the operation");
+    say(a, "inconclusive: %s is not known; measure it",
+        isnan(a->t[0]) ? "the floor" : "the time of the operation");
     return;
   }
   say(a, "%s is %.3gx (%.1f nats) above its floor", name, a->t[7] / a->t[0], log(a->t[7] / a->t[0]));
   for (int n = 0; n < 3; n++) {
     int best = -1;
     for (int i = 0; i < KVM_CAUSES; i++)
-      if (!said[i] && a->cause[i].known && a->cause[i].nats > 0.1 && (best < 0 || a->cause[i].nats > a->cause[best].nats)) best = i;
+      if (!said[i] && a->cause[i].known && a->cause[i].nats > 0.1 &&
+          (best < 0 || a->cause[i].nats > a->cause[best].nats))
+        best = i;
     if (best < 0) break;
     said[best] = true;
     say(a, "%s %s %.1f nats", n ? ";" : ":", kvm_cause_name((kvm_cause)best), a->cause[best].nats);
@@ -192,7 +202,10 @@ static void write_verdict(const char *name, const kva_evidence *e, kva_attributi
     }
   for (int i = 0; i < KVM_CAUSES; i++)
     if (!a->cause[i].known) say(a, "; %s: not known", kvm_cause_name((kvm_cause)i));
-  if (a->inconsistent) say(a, "; INCONSISTENT: the kernel is faster than without its misses, so a ceiling or an experiment is wrong");
+  if (a->inconsistent)
+    say(a,
+        "; INCONSISTENT: the kernel is faster than without its misses, so a ceiling or an experiment is "
+        "wrong");
   say(a, ".");
 }
 

@@ -27,8 +27,10 @@ kv_status kva_reals(hid_t file, const char *path, const char *name, uint64_t *n,
   if (st == KV_END) return kv_fail(err, KV_ERR_INPUT, "%s: dataset /%s is missing", path, name);
   if (st) return st;
   if (rows > KVA_COLUMN_ROWS) st = kv_fail(err, KV_ERR_INPUT, "%s: /%s is too long", path, name);
-  else if (*n != KVA_ANY_LENGTH && rows != *n) st = kv_fail(err, KV_ERR_INPUT, "%s: /%s has another length", path, name);
-  if (!st && !(*v = calloc((size_t)rows + 1, sizeof **v))) st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", path);
+  else if (*n != KVA_ANY_LENGTH && rows != *n)
+    st = kv_fail(err, KV_ERR_INPUT, "%s: /%s has another length", path, name);
+  if (!st && !(*v = calloc((size_t)rows + 1, sizeof **v)))
+    st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", path);
   if (!st && H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, *v) < 0)
     st = kv_fail(err, KV_ERR_INPUT, "%s: /%s cannot be read", path, name);
   *n = rows;
@@ -36,8 +38,8 @@ kv_status kva_reals(hid_t file, const char *path, const char *name, uint64_t *n,
   return st;
 }
 
-static kv_status read_words(hid_t d, hid_t type, const char *path, const char *name, uint64_t n, size_t width, char **text,
-                            kv_error *err) {
+static kv_status read_words(hid_t d, hid_t type, const char *path, const char *name, uint64_t n, size_t width,
+                            char **text, kv_error *err) {
   hid_t memory = H5Tcopy(H5T_C_S1);
   kv_status st = KV_OK;
   (void)H5Tset_size(memory, width);
@@ -50,17 +52,21 @@ static kv_status read_words(hid_t d, hid_t type, const char *path, const char *n
   return st;
 }
 
-kv_status kva_words(hid_t file, const char *path, const char *name, uint64_t *n, char **text, size_t *width, kv_error *err) {
-  hid_t d = H5Dopen2(file, name, H5P_DEFAULT), type = d >= 0 ? H5Dget_type(d) : -1, space = d >= 0 ? H5Dget_space(d) : -1;
+kv_status kva_words(hid_t file, const char *path, const char *name, uint64_t *n, char **text, size_t *width,
+                    kv_error *err) {
+  hid_t d = H5Dopen2(file, name, H5P_DEFAULT), type = d >= 0 ? H5Dget_type(d) : -1,
+        space = d >= 0 ? H5Dget_space(d) : -1;
   kv_status st = KV_OK;
   *text = NULL;
   *n = 0;
-  if (type < 0 || H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) > 0 || H5Sget_simple_extent_ndims(space) != 1)
+  if (type < 0 || H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) > 0 ||
+      H5Sget_simple_extent_ndims(space) != 1)
     st = kv_fail(err, KV_ERR_INPUT, "%s: /%s is missing or holds no strings", path, name);
   if (!st) {
     *n = (uint64_t)H5Sget_simple_extent_npoints(space);
     *width = H5Tget_size(type) + 1;
-    if (*n > KVA_COLUMN_ROWS || *width > 65536) st = kv_fail(err, KV_ERR_INPUT, "%s: /%s is too long", path, name);
+    if (*n > KVA_COLUMN_ROWS || *width > 65536)
+      st = kv_fail(err, KV_ERR_INPUT, "%s: /%s is too long", path, name);
     else st = read_words(d, type, path, name, *n, *width, text, err);
   }
   if (space >= 0) (void)H5Sclose(space);

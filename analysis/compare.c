@@ -9,10 +9,25 @@
 
 /* ---- one file ---- */
 
-enum { C_KERNEL, C_LAYOUT, C_PREFIX, C_HEADS, C_QUERIES, C_BATCH, C_MEASURED, C_LOW, C_HIGH, C_TIME, C_TIME_LOW, C_TIME_HIGH, C_COLUMNS };
-static const char *const names[C_COLUMNS] = {"points/kernel", "points/layout", "points/prefix", "points/heads", "points/queries", "points/batch",
-                                             "points/measured", "points/measured_low", "points/measured_high", "points/time",
-                                             "points/time_low", "points/time_high"};
+enum {
+  C_KERNEL,
+  C_LAYOUT,
+  C_PREFIX,
+  C_HEADS,
+  C_QUERIES,
+  C_BATCH,
+  C_MEASURED,
+  C_LOW,
+  C_HIGH,
+  C_TIME,
+  C_TIME_LOW,
+  C_TIME_HIGH,
+  C_COLUMNS
+};
+static const char *const names[C_COLUMNS] = {"points/kernel",   "points/layout",       "points/prefix",
+                                             "points/heads",    "points/queries",      "points/batch",
+                                             "points/measured", "points/measured_low", "points/measured_high",
+                                             "points/time",     "points/time_low",     "points/time_high"};
 
 typedef struct side {
   const char *path;
@@ -30,7 +45,8 @@ static void free_side(side *s) {
 
 /* Columns that older files lack: no interval. */
 static kv_status optional(hid_t file, side *s, int c, kv_error *err) {
-  if (H5Lexists(file, names[c], H5P_DEFAULT) > 0) return kva_reals(file, s->path, names[c], &s->n, &s->v[c], err);
+  if (H5Lexists(file, names[c], H5P_DEFAULT) > 0)
+    return kva_reals(file, s->path, names[c], &s->n, &s->v[c], err);
   s->v[c] = malloc((size_t)(s->n + 1) * sizeof *s->v[c]);
   if (!s->v[c]) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
   for (uint64_t i = 0; i < s->n; i++) s->v[c][i] = NAN;
@@ -39,8 +55,10 @@ static kv_status optional(hid_t file, side *s, int c, kv_error *err) {
 
 static kv_status check(const side *s, kv_error *err) {
   for (uint64_t i = 0; i < s->n; i++)
-    if (!(s->v[C_KERNEL][i] >= 0 && s->v[C_KERNEL][i] < (double)s->kernels) || !(s->v[C_LAYOUT][i] >= 0 && s->v[C_LAYOUT][i] < (double)s->layouts))
-      return kv_fail(err, KV_ERR_INPUT, "%s: /points row %llu names a kernel or layout that is not there", s->path, (unsigned long long)i);
+    if (!(s->v[C_KERNEL][i] >= 0 && s->v[C_KERNEL][i] < (double)s->kernels) ||
+        !(s->v[C_LAYOUT][i] >= 0 && s->v[C_LAYOUT][i] < (double)s->layouts))
+      return kv_fail(err, KV_ERR_INPUT, "%s: /points row %llu names a kernel or layout that is not there",
+                     s->path, (unsigned long long)i);
   return KV_OK;
 }
 
@@ -137,7 +155,11 @@ static kv_status pair_up(const side *a, const side *b, kva_comparison *c, kv_err
   }
   for (uint64_t k = 0; k < b->n; k++) c->only[1] += !taken[k];
   free(taken);
-  if (!c->n) return kv_fail(err, KV_ERR_INPUT, "%s and %s have no point in common (kernel, layout, prefix, heads, queries, batch, kind of time)", a->path, b->path);
+  if (!c->n)
+    return kv_fail(
+        err, KV_ERR_INPUT,
+        "%s and %s have no point in common (kernel, layout, prefix, heads, queries, batch, kind of time)",
+        a->path, b->path);
   add_up(c);
   return KV_OK;
 }
@@ -181,22 +203,29 @@ static kv_status write_points(const kva_comparison *c, hid_t file, kv_error *err
   static const struct {
     const char *name, *units, *about;
     double (*get)(const kva_pair *);
-  } column[] = {{"points/prefix", "token", "Prefix", g_prefix},       {"points/heads", "1", "Heads", g_heads},
-                {"points/queries", "1", "Tree nodes", g_queries},     {"points/batch", "1", "Requests", g_batch},
-                {"points/measured", "1", "1 measured, 0 modelled", g_measured}, {"points/before", "s", "Time before", g_before},
-                {"points/after", "s", "Time after", g_after},         {"points/ratio", "1", "After over before", g_ratio},
-                {"points/ratio_low", "1", "After over before, lower end", g_low}, {"points/ratio_high", "1", "After over before, upper end", g_high},
+  } column[] = {{"points/prefix", "token", "Prefix", g_prefix},
+                {"points/heads", "1", "Heads", g_heads},
+                {"points/queries", "1", "Tree nodes", g_queries},
+                {"points/batch", "1", "Requests", g_batch},
+                {"points/measured", "1", "1 measured, 0 modelled", g_measured},
+                {"points/before", "s", "Time before", g_before},
+                {"points/after", "s", "Time after", g_after},
+                {"points/ratio", "1", "After over before", g_ratio},
+                {"points/ratio_low", "1", "After over before, lower end", g_low},
+                {"points/ratio_high", "1", "After over before, upper end", g_high},
                 {"points/verdict", "1", "1 slower, 0 undecided, -1 faster", g_verdict}};
   double *v = malloc((c->n + 1) * sizeof *v);
   const char **word = malloc((c->n + 1) * sizeof *word);
   kv_status st = v && word ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory");
   for (int k = 0; !st && k < 2; k++) {
     for (size_t i = 0; i < c->n; i++) word[i] = k ? c->pair[i].layout : c->pair[i].kernel;
-    st = kv_h5_write_strings(file, k ? "points/layout" : "points/kernel", c->n, word, k ? "Where the rows lie" : "Kernel", err);
+    st = kv_h5_write_strings(file, k ? "points/layout" : "points/kernel", c->n, word,
+                             k ? "Where the rows lie" : "Kernel", err);
   }
   for (size_t k = 0; !st && k < sizeof column / sizeof *column; k++) {
     for (size_t i = 0; i < c->n; i++) v[i] = column[k].get(&c->pair[i]);
-    st = kv_h5_write(file, column[k].name, H5T_IEEE_F64LE, c->n, v, column[k].units, column[k].about, KV_H5_SMALL, err);
+    st = kv_h5_write(file, column[k].name, H5T_IEEE_F64LE, c->n, v, column[k].units, column[k].about,
+                     KV_H5_SMALL, err);
   }
   free(v);
   free(word);

@@ -28,11 +28,13 @@ static kv_status read_all(const char *path, char **text, kv_error *err) {
   (void)fclose(f);
   if (!*text) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", path);
   (*text)[n] = '\0';
-  if (fine && memchr(*text, '\0', n)) return kv_fail(err, KV_ERR_INPUT, "%s: holds zero bytes; is it text?", path);
+  if (fine && memchr(*text, '\0', n))
+    return kv_fail(err, KV_ERR_INPUT, "%s: holds zero bytes; is it text?", path);
   return fine ? KV_OK : kv_fail(err, KV_ERR_IO, "%s: cannot be read, or is larger than 256 MiB", path);
 }
 
-/* Cuts one cell at *at, unquoting it in place; *at moves behind it and its comma or line end. False: open quote. */
+/* Cuts one cell at *at, unquoting it in place; *at moves behind it and its comma or line end. False: open
+ * quote. */
 static bool cut_cell(char **at, char **cell, bool *last) {
   char *from = *at, *to = *at;
   *cell = from;
@@ -93,7 +95,8 @@ static kv_status cut_rows(kva_csv *csv, const char *path, const char *const *hea
   }
   free(row);
   if (!st && !csv->columns)
-    st = kv_fail(err, KV_ERR_INPUT, "%s: no row with a column '%s'; is it the profiler's csv?", path, header[0]);
+    st = kv_fail(err, KV_ERR_INPUT, "%s: no row with a column '%s'; is it the profiler's csv?", path,
+                 header[0]);
   return st;
 }
 

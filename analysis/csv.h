@@ -1,4 +1,5 @@
-/* csv.h - comma-separated tables as profilers write them: quoted cells, a preamble before the header, units. */
+/* csv.h - comma-separated tables as profilers write them: quoted cells, a preamble before the header, units.
+ */
 #ifndef KVA_CSV_H
 #define KVA_CSV_H
 
@@ -7,14 +8,14 @@
 #include "kv_status.h"
 
 typedef struct kva_csv {
-  char *text;     /* owned; cells point into it */
-  char **cell;    /* [rows][columns], "" where a row was shorter */
+  char *text;  /* owned; cells point into it */
+  char **cell; /* [rows][columns], "" where a row was shorter */
   size_t rows, columns;
 } kva_csv; /* row 0 is the header */
 
-/* Reads a file from the first row that has one of the cells named in `header` (NULL-terminated) on; what stands before
- * (a profiler's messages) is passed over. KV_ERR_INPUT when there is no such row, an unclosed quote, or more than 4096 columns, 1 M
- * rows, 256 MiB. The caller frees. */
+/* Reads a file from the first row that has one of the cells named in `header` (NULL-terminated) on; what
+ * stands before (a profiler's messages) is passed over. KV_ERR_INPUT when there is no such row, an unclosed
+ * quote, or more than 4096 columns, 1 M rows, 256 MiB. The caller frees. */
 kv_status kva_csv_read(const char *path, const char *const *header, kva_csv *csv, kv_error *err);
 void kva_csv_free(kva_csv *csv); /* safe on a zeroed one */
 

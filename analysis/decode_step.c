@@ -14,7 +14,8 @@
 
 /* ---- the rest of the step ---- */
 
-static kv_status take_line(const char *path, int number, const char *line, kva_step_rest *rest, kv_error *err) {
+static kv_status take_line(const char *path, int number, const char *line, kva_step_rest *rest,
+                           kv_error *err) {
   char name[64] = "";
   double ms = 0, us = 0;
   int used = 0, fields = sscanf(line, " %63s %lf%n %lf%n", name, &ms, &used, &us, &used);
@@ -22,7 +23,8 @@ static kv_status take_line(const char *path, int number, const char *line, kva_s
   while (isspace((unsigned char)line[used])) used++;
   if (fields < 2 || line[used] || !(ms >= 0) || !(us >= 0) || !isfinite(ms) || !isfinite(us))
     return kv_fail(err, KV_ERR_INPUT, "%s: line %d: not `name ms [us_per_1k_tokens]`", path, number);
-  if (rest->n == KVA_MAX_COMPONENTS) return kv_fail(err, KV_ERR_INPUT, "%s: more than %d components", path, (int)KVA_MAX_COMPONENTS);
+  if (rest->n == KVA_MAX_COMPONENTS)
+    return kv_fail(err, KV_ERR_INPUT, "%s: more than %d components", path, (int)KVA_MAX_COMPONENTS);
   kva_component *c = &rest->component[rest->n++];
   (void)snprintf(c->name, sizeof c->name, "%s", name);
   c->fixed = ms * 1e-3;
@@ -36,10 +38,12 @@ kv_status kva_step_read(const char *path, kva_step_rest *rest, kv_error *err) {
   memset(rest, 0, sizeof *rest);
   FILE *f = fopen(path, "r");
   if (!f) return kv_fail(err, KV_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-  for (int number = 1; !st && fgets(line, sizeof line, f); number++) st = take_line(path, number, line, rest, err);
+  for (int number = 1; !st && fgets(line, sizeof line, f); number++)
+    st = take_line(path, number, line, rest, err);
   if (!st && ferror(f)) st = kv_fail(err, KV_ERR_IO, "%s: cannot be read", path);
   (void)fclose(f);
-  if (!st && !rest->n) st = kv_fail(err, KV_ERR_INPUT, "%s: no component; lines are `name ms [us_per_1k_tokens]`", path);
+  if (!st && !rest->n)
+    st = kv_fail(err, KV_ERR_INPUT, "%s: no component; lines are `name ms [us_per_1k_tokens]`", path);
   (void)snprintf(rest->source, sizeof rest->source, "%.590s", path);
   return st;
 }
@@ -62,9 +66,11 @@ static bool any_of(const char *text, const char *words) {
 }
 
 static kva_component *class_of(kva_step_rest *rest, const char *kernel) {
-  static const char *const class_name[][2] = {{"communication", "nccl,allreduce,all_reduce,allgather,all_gather,reduce_scatter,reducescatter,all2all,alltoall"},
-                                              {"moe", "moe,expert,topk,grouped_gemm"},
-                                              {"gemm", "gemm,cutlass,cublas,nvjet,matmul,sm80_xmma,sm90_xmma,wgmma"}};
+  static const char *const class_name[][2] = {
+      {"communication",
+       "nccl,allreduce,all_reduce,allgather,all_gather,reduce_scatter,reducescatter,all2all,alltoall"},
+      {"moe", "moe,expert,topk,grouped_gemm"},
+      {"gemm", "gemm,cutlass,cublas,nvjet,matmul,sm80_xmma,sm90_xmma,wgmma"}};
   const char *name = "other";
   for (size_t i = 0; i < 3; i++)
     if (any_of(kernel, class_name[i][1])) {
@@ -83,14 +89,25 @@ static double unit_of(const char *header) {
   if (contains(header, "(ns)", 4)) return 1e-9;
   if (contains(header, "(ms)", 4)) return 1e-3;
   if (contains(header, "(s)", 3)) return 1;
-  return contains(header, "total time", 10) && !contains(header, "(us)", 4) ? 1e-9 : 1e-6; /* nsys: ns; torch: us */
+  return contains(header, "total time", 10) && !contains(header, "(us)", 4) ? 1e-9
+                                                                            : 1e-6; /* nsys: ns; torch: us */
 }
 
-kv_status kva_step_profile(const char *path, double steps, const char *attention, kva_step_rest *rest, double *left_out, kv_error *err) {
+kv_status kva_step_profile(const char *path, double steps, const char *attention, kva_step_rest *rest,
+                           double *left_out, kv_error *err) {
   static const char *const names[] = {"Name", "Kernel Name", "key", NULL};
-  static const char *const times[] = {"Total Time (ns)", "Total Time", "Self CUDA", "Self CUDA total", "self_cuda_time_total",
-                                      "self_device_time_total", "Self Device Time Total (us)", "cuda_time_total", "Total Time (us)",
-                                      "Total Time (ms)", "Total Time (s)", NULL};
+  static const char *const times[] = {"Total Time (ns)",
+                                      "Total Time",
+                                      "Self CUDA",
+                                      "Self CUDA total",
+                                      "self_cuda_time_total",
+                                      "self_device_time_total",
+                                      "Self Device Time Total (us)",
+                                      "cuda_time_total",
+                                      "Total Time (us)",
+                                      "Total Time (ms)",
+                                      "Total Time (s)",
+                                      NULL};
   kva_csv csv;
   memset(rest, 0, sizeof *rest);
   *left_out = 0;
@@ -98,12 +115,16 @@ kv_status kva_step_profile(const char *path, double steps, const char *attention
   if (st) return st;
   int name = kva_csv_column(&csv, names), time = kva_csv_column(&csv, times);
   if (time < 0)
-    st = kv_fail(err, KV_ERR_INPUT, "%s: no column of total device time (nsys: 'Total Time (ns)'; torch: 'self_device_time_total')", path);
+    st = kv_fail(
+        err, KV_ERR_INPUT,
+        "%s: no column of total device time (nsys: 'Total Time (ns)'; torch: 'self_device_time_total')",
+        path);
   double unit = st ? 0 : unit_of(kva_csv_cell(&csv, 0, time)), total = 0;
   for (size_t r = 1; !st && r < csv.rows; r++) {
     const char *kernel = kva_csv_cell(&csv, r, name);
     double v = kva_csv_number(kva_csv_cell(&csv, r, time)) * unit / steps;
-    if (!(v >= 0)) st = kv_fail(err, KV_ERR_INPUT, "%s: row %zu: the time of '%.60s' is no number", path, r + 1, kernel);
+    if (!(v >= 0))
+      st = kv_fail(err, KV_ERR_INPUT, "%s: row %zu: the time of '%.60s' is no number", path, r + 1, kernel);
     else if (any_of(kernel, attention)) *left_out += v;
     else class_of(rest, kernel)->fixed += v;
     total += st ? 0 : v;
@@ -118,7 +139,8 @@ kv_status kva_step_profile(const char *path, double steps, const char *attention
 
 double kva_step_rest_time(const kva_step_rest *rest, uint64_t prefix) {
   double s = 0;
-  for (uint32_t i = 0; i < rest->n; i++) s += rest->component[i].fixed + rest->component[i].per_token * (double)prefix;
+  for (uint32_t i = 0; i < rest->n; i++)
+    s += rest->component[i].fixed + rest->component[i].per_token * (double)prefix;
   return s;
 }
 
@@ -178,7 +200,8 @@ static kv_status write_points(const kva_step_point *point, uint64_t n, hid_t fil
   if (!st) st = kv_h5_write_strings(file, "points/kernel", n, name, "Attention kernel", err);
   for (size_t c = 0; !st && c < sizeof column / sizeof *column; c++) {
     for (uint64_t i = 0; i < n; i++) v[i] = column[c].get(&point[i]);
-    st = kv_h5_write(file, column[c].name, H5T_IEEE_F64LE, n, v, column[c].units, column[c].about, KV_H5_SMALL, err);
+    st = kv_h5_write(file, column[c].name, H5T_IEEE_F64LE, n, v, column[c].units, column[c].about,
+                     KV_H5_SMALL, err);
   }
   free(v);
   free(name);
@@ -194,13 +217,18 @@ static kv_status write_components(const kva_step_rest *rest, hid_t file, kv_erro
     per[i] = rest->component[i].per_token;
   }
   kv_status st = kv_h5_write_strings(file, "components/name", rest->n, name, "Rest of the step", err);
-  if (!st) st = kv_h5_write(file, "components/fixed", H5T_IEEE_F64LE, rest->n, fixed, "s", "Time a step whatever the context", KV_H5_SMALL, err);
-  if (!st) st = kv_h5_write(file, "components/per_token", H5T_IEEE_F64LE, rest->n, per, "s", "Time a step and token of context", KV_H5_SMALL, err);
+  if (!st)
+    st = kv_h5_write(file, "components/fixed", H5T_IEEE_F64LE, rest->n, fixed, "s",
+                     "Time a step whatever the context", KV_H5_SMALL, err);
+  if (!st)
+    st = kv_h5_write(file, "components/per_token", H5T_IEEE_F64LE, rest->n, per, "s",
+                     "Time a step and token of context", KV_H5_SMALL, err);
   return st;
 }
 
-kv_status kva_step_write(const kva_step_point *point, uint64_t n, const kva_step_rest *rest, const kva_step_labels *labels,
-                         const char *path, const char *command, kv_error *err) {
+kv_status kva_step_write(const kva_step_point *point, uint64_t n, const kva_step_rest *rest,
+                         const kva_step_labels *labels, const char *path, const char *command,
+                         kv_error *err) {
   kv_h5_out out = {.file = -1};
   kv_status st = kv_h5_create(path, "kvstep-1", "roofline", command, &out, err);
   if (st) return st;

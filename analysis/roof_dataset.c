@@ -279,16 +279,21 @@ static kv_status write_whole(const kva_run *run, hid_t file, const whole_column 
 
 /* nats, gain and their intervals, a column a cause: points/nats_serial, points/gain_serial_low, ... */
 static kv_status write_causes(const kva_run *run, hid_t file, double *real, kv_error *err) {
-  static const char *const part[] = {"nats_%s", "nats_%s_low", "nats_%s_high", "gain_%s", "gain_%s_low", "gain_%s_high"};
+  static const char *const part[] = {"nats_%s", "nats_%s_low", "nats_%s_high",
+                                     "gain_%s", "gain_%s_low", "gain_%s_high"};
   kv_status st = KV_OK;
   for (int c = 0; !st && c < KVM_CAUSES; c++)
     for (int k = 0; !st && k < 6; k++) {
       char column[64], name[80], about[160];
-      (void)snprintf(column, sizeof column, part[k], c == KVM_C_MEMORY ? "memory" : kvm_cause_name((kvm_cause)c));
+      (void)snprintf(column, sizeof column, part[k],
+                     c == KVM_C_MEMORY ? "memory" : kvm_cause_name((kvm_cause)c));
       (void)snprintf(name, sizeof name, "points/%s", column);
       (void)snprintf(about, sizeof about, "%s of %s, modelled%s",
                      k < 3 ? "Share (logarithm of the ladder's factor)" : "Time over time without this cause",
-                     kvm_cause_name((kvm_cause)c), k % 3 == 0 ? "" : k % 3 == 1 ? ", lower end" : ", upper end");
+                     kvm_cause_name((kvm_cause)c),
+                     k % 3 == 0   ? ""
+                     : k % 3 == 1 ? ", lower end"
+                                  : ", upper end");
       for (uint64_t i = 0; i < run->points; i++) {
         const kva_cause *x = &run->point[i].attribution.cause[c];
         const double v[6] = {x->nats, x->low, x->high, x->gain, x->gain_low, x->gain_high};

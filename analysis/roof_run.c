@@ -35,11 +35,17 @@ static kv_status predict_time(kva_run *run, kva_point *p, kvm_time_memo *memo, k
 static void attribute(const kva_run *run, kva_point *p) {
   const double *t = p->ladder.t;
   double within = run->timing.p[KVM_P_MODEL].value;
-  const kva_evidence e = {.useful = &p->useful, .work = &p->work, .roofs = &run->roofs, .ranges = &run->timing,
+  const kva_evidence e = {.useful = &p->useful,
+                          .work = &p->work,
+                          .roofs = &run->roofs,
+                          .ranges = &run->timing,
                           .scatter = run->contiguous ? 1 : NAN,
-                          .resident = {&t[5], isnan(t[5]) ? 0u : 1u, 0}, .kernel = {&t[6], isnan(t[6]) ? 0u : 1u, 0},
-                          .whole = {&t[7], isnan(t[7]) ? 0u : 1u, 0}, .common_error = isnan(within) ? 0 : within,
-                          .gain = p->prediction.known ? p->prediction.gain : NULL, .seed = run->seed};
+                          .resident = {&t[5], isnan(t[5]) ? 0u : 1u, 0},
+                          .kernel = {&t[6], isnan(t[6]) ? 0u : 1u, 0},
+                          .whole = {&t[7], isnan(t[7]) ? 0u : 1u, 0},
+                          .common_error = isnan(within) ? 0 : within,
+                          .gain = p->prediction.known ? p->prediction.gain : NULL,
+                          .seed = run->seed};
   kva_attribute(run->kernel[p->kernel].name, &e, &p->attribution);
 }
 
@@ -51,7 +57,8 @@ static kv_status predict_point(kva_run *run, uint32_t kernel, const kvm_verify *
   *p = (kva_point){
       .kernel = kernel, .problem = *problem, .measured = NAN, .measured_low = NAN, .measured_high = NAN};
   p->useful = kvm_structure_useful(k, problem);
-  p->work = program ? kvm_declared_work(program, problem, run->gpu) : kvm_structure_work(k, problem, run->gpu);
+  p->work =
+      program ? kvm_declared_work(program, problem, run->gpu) : kvm_structure_work(k, problem, run->gpu);
   p->ladder = kvm_ladder_of(&p->useful, &p->work, &run->roofs, run->contiguous);
   p->prediction.known = false;
   if (!p->work.fits)
@@ -114,7 +121,8 @@ static void judge_kernels(kva_run *run, const kva_point *slow, const kva_point *
       fast->prediction.known ? "is modelled at" : "allows", time, kva_point_binding(fast));
   if (!fast->prediction.known || !slow->prediction.known)
     add(run->verdict, sizeof run->verdict,
-        " Times of kernels without a program are lower bounds; serial chains, exposed memory%s and launches come on top.",
+        " Times of kernels without a program are lower bounds; serial chains, exposed memory%s and launches "
+        "come on top.",
         run->contiguous ? "" : ", scatter");
 }
 
@@ -137,12 +145,14 @@ static void judge(kva_run *run, const kvm_verify *longest) {
   if (slow) judge_kernels(run, slow, fast);
 }
 
-/* The kernels of this project for the GPU's architecture, with a program where one is declared, and the user's. */
+/* The kernels of this project for the GPU's architecture, with a program where one is declared, and the
+ * user's. */
 static void choose_kernels(kva_run *run) {
   int sm = kvm_gpu_sm(run->gpu);
   for (run->kernels = 0; run->kernels < KVM_KERNELS; run->kernels++) {
     kvm_structure k = kvm_kernel(run->kernels, sm);
-    const kvm_declared *d = run->declared ? kvm_declared_find(run->declared, k.name, sm, k.tile_tokens) : NULL;
+    const kvm_declared *d =
+        run->declared ? kvm_declared_find(run->declared, k.name, sm, k.tile_tokens) : NULL;
     if (!d && run->declared) d = kvm_declared_find(run->declared, k.name, sm, 0);
     run->program[run->kernels] = d;
     run->kernel[run->kernels] = d ? d->structure : k;

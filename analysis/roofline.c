@@ -177,7 +177,9 @@ static const struct argp_option option_table[] = {
     {"gpu", 'g', "NAME", 0,
      "key, product name, alias, sm_120, or a description file; default: the card that is here", 0},
     {"calibration", O_CALIBRATION, "FILE", 0,
-     "dataset of `roofline calibrate` to model with; default: that of this GPU in models/measured; none: published values", 0},
+     "dataset of `roofline calibrate` to model with; default: that of this GPU in models/measured; none: "
+     "published values",
+     0},
     {0, 0, 0, 0, "The problem", 2},
     {"heads", O_HEADS, "N", 0, "attention heads on this GPU (8)", 0},
     {"queries", O_QUERIES, "N", 0, "tree nodes a request (9)", 0},

@@ -33,7 +33,8 @@ static int ceilings_name(const struct dirent *e) {
   return n > 12 && !strcmp(e->d_name + n - 12, "-ceilings.h5");
 }
 
-/* The first calibration of the folder that was measured on `gpu`; "" for none. A file that cannot be read is passed over. */
+/* The first calibration of the folder that was measured on `gpu`; "" for none. A file that cannot be read is
+ * passed over. */
 static void find_calibration(const kvm_gpus *gpus, const kvm_gpu *gpu, char *path, size_t size) {
   char folder[4096];
   struct dirent **names = NULL;
@@ -45,16 +46,17 @@ static void find_calibration(const kvm_gpus *gpus, const kvm_gpu *gpu, char *pat
     const kvm_gpu *of = NULL;
     char file[4400];
     (void)snprintf(file, sizeof file, "%s/%.250s", folder, names[i]->d_name);
-    if (!path[0] && !kva_time_calibration_of(file, &about, NULL) && !kvm_gpus_find(gpus, about.gpu_name, &of, NULL) &&
-        !strcmp(of->key, gpu->key))
+    if (!path[0] && !kva_time_calibration_of(file, &about, NULL) &&
+        !kvm_gpus_find(gpus, about.gpu_name, &of, NULL) && !strcmp(of->key, gpu->key))
       (void)snprintf(path, size, "%s", file);
     free(names[i]);
   }
   if (n >= 0) free(names);
 }
 
-kv_status roofline_model_timing(roofline_model *model, const kvm_gpus *gpus, const kvm_gpu *gpu, const char *calibration,
-                                kvm_roofs *roofs, kvm_timing *timing, kv_error *err) {
+kv_status roofline_model_timing(roofline_model *model, const kvm_gpus *gpus, const kvm_gpu *gpu,
+                                const char *calibration, kvm_roofs *roofs, kvm_timing *timing,
+                                kv_error *err) {
   char found[4400];
   *roofs = kvm_roofs_of(gpu);
   *timing = kvm_timing_of(gpu, kvm_pipes_find(&model->pipes, kvm_gpu_sm(gpu)), roofs);
@@ -68,7 +70,8 @@ kv_status roofline_model_timing(roofline_model *model, const kvm_gpus *gpus, con
   return kva_time_calibrate(calibration, timing, roofs, &model->calibrated, err);
 }
 
-kv_status roofline_model_use(roofline_model *model, const kvm_gpus *gpus, const char *calibration, kva_run *run, kv_error *err) {
+kv_status roofline_model_use(roofline_model *model, const kvm_gpus *gpus, const char *calibration,
+                             kva_run *run, kv_error *err) {
   run->declared = &model->declared;
   run->own = model->own;
   run->given = true;

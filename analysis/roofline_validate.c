@@ -56,7 +56,9 @@ static const struct argp_option option_table[] = {
     {"mape", O_MAPE, "PERCENT", 0, "bar on the mean absolute error of all points: exit status 1 above it", 0},
     {"worst", O_WORST, "PERCENT", 0, "bar on the largest absolute error", 0},
     {"from", O_LEAST, "TOKENS", 0, "leave shorter prefixes out", 0},
-    {"calibration", O_CALIBRATION, "FILE", 0, "dataset of `roofline calibrate`; none: published values; default: that of the GPU in models/measured", 0},
+    {"calibration", O_CALIBRATION, "FILE", 0,
+     "dataset of `roofline calibrate`; none: published values; default: that of the GPU in models/measured",
+     0},
     {"json", O_JSON, 0, 0, "JSON on stdout (schema roofline-validate, version 1)", 0},
     {"quiet", 'q', 0, 0, "no messages on stderr but errors", 0},
     {0, 0, 0, 0, 0, 0}};
@@ -65,7 +67,8 @@ static const struct argp_option option_table[] = {
 
 static int measured_name(const struct dirent *e) {
   size_t n = strlen(e->d_name);
-  return n > 4 && (!strcmp(e->d_name + n - 4, ".tsv") || (!strcmp(e->d_name + n - 3, ".h5") && !strstr(e->d_name, "-ceilings.h5")));
+  return n > 4 && (!strcmp(e->d_name + n - 4, ".tsv") ||
+                   (!strcmp(e->d_name + n - 3, ".h5") && !strstr(e->d_name, "-ceilings.h5")));
 }
 
 static kv_status default_files(char path[MAX_FILES][4352], options *o, kv_error *err) {
@@ -94,7 +97,8 @@ static void drop_short(kva_readings *m, uint64_t least) {
   m->n = kept;
 }
 
-static kv_status validate_one(kva_readings *m, const kvm_gpus *gpus, const options *o, roofline_model *model, kv_error *err) {
+static kv_status validate_one(kva_readings *m, const kvm_gpus *gpus, const options *o, roofline_model *model,
+                              kv_error *err) {
   const kvm_gpu *gpu;
   kv_status st = kvm_gpus_find(gpus, m->gpu, &gpu, err);
   if (st) return kv_fail(err, KV_ERR_INPUT, "%s: its GPU '%.40s' is not described", m->path, m->gpu);
@@ -124,15 +128,18 @@ static void print_points(const kva_readings *m) {
 }
 
 static void print_scores(const kva_score *score, size_t n) {
-  printf("%-36s %6s %8s %8s %8s %9s %8s %8s\n", "", "points", "MAPE", "worst", "bias", "repeats", "inside", "skipped");
+  printf("%-36s %6s %8s %8s %8s %9s %8s %8s\n", "", "points", "MAPE", "worst", "bias", "repeats", "inside",
+         "skipped");
   for (size_t i = 0; i < n; i++) {
     const kva_score *s = &score[i];
     char spread[16] = "-";
     if (!isnan(s->spread)) (void)snprintf(spread, sizeof spread, "%.1f%%", 100 * s->spread);
     if (s->n)
-      printf("%-36s %6zu %7.1f%% %7.1f%% %+7.1f%% %9s %7.0f%% %8zu\n", s->name, s->n, 100 * s->mape, 100 * s->worst,
-             100 * s->bias, spread, 100 * s->covered, s->skipped);
-    else printf("%-36s %6d %8s %8s %8s %9s %8s %8zu  no program declared\n", s->name, 0, "-", "-", "-", spread, "-", s->skipped);
+      printf("%-36s %6zu %7.1f%% %7.1f%% %+7.1f%% %9s %7.0f%% %8zu\n", s->name, s->n, 100 * s->mape,
+             100 * s->worst, 100 * s->bias, spread, 100 * s->covered, s->skipped);
+    else
+      printf("%-36s %6d %8s %8s %8s %9s %8s %8zu  no program declared\n", s->name, 0, "-", "-", "-", spread,
+             "-", s->skipped);
   }
 }
 
@@ -140,22 +147,27 @@ static json_t *number(double v) {
   return isfinite(v) ? json_real(v) : json_null();
 }
 
-static kv_status print_json(const kva_readings *m, size_t sets, const kva_score *score, size_t n, const char *calibration, kv_error *err) {
+static kv_status print_json(const kva_readings *m, size_t sets, const kva_score *score, size_t n,
+                            const char *calibration, kv_error *err) {
   json_t *points = json_array(), *scores = json_array();
   for (size_t k = 0; k < sets; k++)
     for (size_t i = 0; i < m[k].n; i++) {
       const kva_reading *s = &m[k].sample[i];
-      (void)json_array_append_new(points, json_pack("{s:s, s:s, s:s, s:i, s:I, s:f, s:o, s:o, s:o}", "gpu", m[k].gpu, "kernel", s->kernel,
-                                                    "layout", s->layout, "heads", (int)s->problem.heads, "prefix",
-                                                    (json_int_t)s->problem.longest, "measured_s", s->measured, "predicted_s",
-                                                    number(s->predicted), "low_s", number(s->predicted_low), "high_s", number(s->predicted_high)));
+      (void)json_array_append_new(
+          points, json_pack("{s:s, s:s, s:s, s:i, s:I, s:f, s:o, s:o, s:o}", "gpu", m[k].gpu, "kernel",
+                            s->kernel, "layout", s->layout, "heads", (int)s->problem.heads, "prefix",
+                            (json_int_t)s->problem.longest, "measured_s", s->measured, "predicted_s",
+                            number(s->predicted), "low_s", number(s->predicted_low), "high_s",
+                            number(s->predicted_high)));
     }
   for (size_t i = 0; i < n; i++)
-    (void)json_array_append_new(scores, json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o}", "name", score[i].name, "points", (int)score[i].n,
-                                                  "skipped", (int)score[i].skipped, "mape", number(score[i].mape), "worst",
-                                                  number(score[i].worst), "bias", number(score[i].bias), "covered", number(score[i].covered)));
-  json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:o}", "schema", "roofline-validate", "schema_version", 1, "calibration", calibration,
-                           "points", points, "scores", scores);
+    (void)json_array_append_new(
+        scores, json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o}", "name", score[i].name, "points",
+                          (int)score[i].n, "skipped", (int)score[i].skipped, "mape", number(score[i].mape),
+                          "worst", number(score[i].worst), "bias", number(score[i].bias), "covered",
+                          number(score[i].covered)));
+  json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:o}", "schema", "roofline-validate", "schema_version", 1,
+                           "calibration", calibration, "points", points, "scores", scores);
   if (!root) return kv_fail(err, KV_ERR_INTERNAL, "the result cannot be written as JSON");
   (void)json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
   (void)putchar('\n');
@@ -164,11 +176,14 @@ static kv_status print_json(const kva_readings *m, size_t sets, const kva_score 
 }
 
 static kv_status judge(const options *o, const kva_score *all, kv_error *err) {
-  if (!all->n) return kv_fail(err, KV_ERR_INPUT, "no measured point has a kernel with a program in models/kernels");
+  if (!all->n)
+    return kv_fail(err, KV_ERR_INPUT, "no measured point has a kernel with a program in models/kernels");
   if (o->mape > 0 && all->mape > o->mape)
-    return kv_fail(err, KV_ERR_BAR, "mean absolute error %.1f %% is above %.1f %%", 100 * all->mape, 100 * o->mape);
+    return kv_fail(err, KV_ERR_BAR, "mean absolute error %.1f %% is above %.1f %%", 100 * all->mape,
+                   100 * o->mape);
   if (o->worst > 0 && all->worst > o->worst)
-    return kv_fail(err, KV_ERR_BAR, "largest absolute error %.1f %% is above %.1f %%", 100 * all->worst, 100 * o->worst);
+    return kv_fail(err, KV_ERR_BAR, "largest absolute error %.1f %% is above %.1f %%", 100 * all->worst,
+                   100 * o->worst);
   return KV_OK;
 }
 
@@ -187,7 +202,8 @@ static kv_status validate_all(options *o, const char *command, kv_error *err) {
     st = kva_readings_load(o->file[i], &m[i], err);
     if (!st) drop_short(&m[i], o->least);
     if (!st) st = validate_one(&m[i], &gpus, o, &model, err);
-    if (!st && model.calibrated.values) (void)snprintf(calibration, sizeof calibration, "%s", model.calibrated.source);
+    if (!st && model.calibrated.values)
+      (void)snprintf(calibration, sizeof calibration, "%s", model.calibrated.source);
   }
   size_t n = st ? 0 : kva_scores(m, o->files, score);
   if (!st && o->json) st = print_json(m, o->files, score, n, calibration, err);
@@ -208,12 +224,14 @@ static kv_status validate_all(options *o, const char *command, kv_error *err) {
 
 int roofline_validate(int argc, char **argv) {
   static options o;
-  static const struct argp parser = {
-      .options = option_table,
-      .parser = parse_option,
-      .args_doc = "[FILE...]",
-      .doc = "The model against measured points: kvmeasured-1 text or roofline-1 datasets; without a file all of "
-             "models/measured.\vExamples:\n  roofline validate\n  roofline validate --mape 12% --worst 30% my.tsv -o v.h5\n"};
+  static const struct argp parser = {.options = option_table,
+                                     .parser = parse_option,
+                                     .args_doc = "[FILE...]",
+                                     .doc =
+                                         "The model against measured points: kvmeasured-1 text or roofline-1 "
+                                         "datasets; without a file all of "
+                                         "models/measured.\vExamples:\n  roofline validate\n  roofline "
+                                         "validate --mape 12% --worst 30% my.tsv -o v.h5\n"};
   kv_error err = {KV_OK, ""};
   char *command = kv_cli_command_line(argc, argv);
   (void)argp_parse(&parser, argc, argv, 0, NULL, &o);

@@ -25,7 +25,8 @@ static void free_table(table *t) {
   memset(t, 0, sizeof *t);
 }
 
-static kv_status read_table(hid_t file, const char *path, const char *group, bool cycles, table *t, kv_error *err) {
+static kv_status read_table(hid_t file, const char *path, const char *group, bool cycles, table *t,
+                            kv_error *err) {
   char name[64];
   uint64_t scopes = 0;
   const struct {
@@ -36,7 +37,8 @@ static kv_status read_table(hid_t file, const char *path, const char *group, boo
   kv_status st = kva_words(file, path, name, &t->n, &t->name, &t->name_width, err);
   (void)snprintf(name, sizeof name, "%s/scope", group);
   if (!st && !cycles) st = kva_words(file, path, name, &scopes, &t->scope, &t->scope_width, err);
-  if (!st && !cycles && scopes != t->n) st = kv_fail(err, KV_ERR_INPUT, "%s: /%s has another length", path, name);
+  if (!st && !cycles && scopes != t->n)
+    st = kv_fail(err, KV_ERR_INPUT, "%s: /%s has another length", path, name);
   for (int i = 0; !st && i < (cycles ? 4 : 3); i++) {
     (void)snprintf(name, sizeof name, "%s/%s", group, reals[i].column);
     st = kva_reals(file, path, name, &t->n, reals[i].to, err);
@@ -47,8 +49,8 @@ static kv_status read_table(hid_t file, const char *path, const char *group, boo
 /* Row of a name (and scope), or -1. */
 static long row_of(const table *t, const char *name, const char *scope) {
   for (uint64_t i = 0; i < t->n; i++)
-    if (!strcmp(t->name + i * t->name_width, name) && (!scope || !strcmp(t->scope + i * t->scope_width, scope)) &&
-        t->value[i] > 0 && isfinite(t->value[i]))
+    if (!strcmp(t->name + i * t->name_width, name) &&
+        (!scope || !strcmp(t->scope + i * t->scope_width, scope)) && t->value[i] > 0 && isfinite(t->value[i]))
       return (long)i;
   return -1;
 }
@@ -76,26 +78,32 @@ static void take_latencies(const target *to, const table *t) {
   static const struct {
     const char *name;
     kvm_parameter p;
-  } of[] = {{"chain_l1", KVM_P_L1_LATENCY},       {"latency_l2", KVM_P_L2_LATENCY},       {"latency_dram", KVM_P_DRAM_LATENCY},
-            {"chain_lds", KVM_P_SMEM_LATENCY},    {"chain_shfl", KVM_P_SHUFFLE_LATENCY},  {"chain_barrier", KVM_P_BARRIER_LATENCY},
-            {"chain_mma", KVM_P_MMA_LATENCY},     {"chain_ex2", KVM_P_SFU_LATENCY}};
+  } of[] = {{"chain_l1", KVM_P_L1_LATENCY},        {"latency_l2", KVM_P_L2_LATENCY},
+            {"latency_dram", KVM_P_DRAM_LATENCY},  {"chain_lds", KVM_P_SMEM_LATENCY},
+            {"chain_shfl", KVM_P_SHUFFLE_LATENCY}, {"chain_barrier", KVM_P_BARRIER_LATENCY},
+            {"chain_mma", KVM_P_MMA_LATENCY},      {"chain_ex2", KVM_P_SFU_LATENCY}};
   take_clock(to, t, "chain_l1", KVM_P_CLOCK);
   take_clock(to, t, "chain_mma", KVM_P_MMA_CLOCK);
   for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
     long i = row_of(t, of[k].name, NULL);
-    if (i >= 0) set(to, of[k].p, t->cycles[i], t->cycles[i] * t->low[i] / t->value[i], t->cycles[i] * t->high[i] / t->value[i]);
+    if (i >= 0)
+      set(to, of[k].p, t->cycles[i], t->cycles[i] * t->low[i] / t->value[i],
+          t->cycles[i] * t->high[i] / t->value[i]);
   }
-  long floor = row_of(t, "timer_floor", NULL), node = row_of(t, "launch_graph_node", NULL), eager = row_of(t, "launch_eager", NULL);
+  long floor = row_of(t, "timer_floor", NULL), node = row_of(t, "launch_graph_node", NULL),
+       eager = row_of(t, "launch_eager", NULL);
   if (floor >= 0) set(to, KVM_P_LAUNCH, t->value[floor], t->low[floor], t->high[floor]);
-  if (node >= 0) set(to, KVM_P_NEXT_LAUNCH, t->value[node], t->low[node], eager >= 0 ? t->value[eager] / 4 : NAN);
+  if (node >= 0)
+    set(to, KVM_P_NEXT_LAUNCH, t->value[node], t->low[node], eager >= 0 ? t->value[eager] / 4 : NAN);
 }
 
-static void take_ceiling(const target *to, const table *t, const char *name, const char *scope, kvm_ceiling *roof, kvm_parameter p,
-                         double divide) {
+static void take_ceiling(const target *to, const table *t, const char *name, const char *scope,
+                         kvm_ceiling *roof, kvm_parameter p, double divide) {
   long i = row_of(t, name, scope);
   if (i < 0) return;
   if (roof) *roof = (kvm_ceiling){t->value[i], KVM_MEASURED, "calibration", to->about->source};
-  if (p < KVM_PARAMETERS && divide > 0) set(to, p, t->value[i] / divide, t->low[i] / divide, t->high[i] / divide);
+  if (p < KVM_PARAMETERS && divide > 0)
+    set(to, p, t->value[i] / divide, t->low[i] / divide, t->high[i] / divide);
 }
 
 static void take_ceilings(const target *to, const table *t) {
@@ -124,7 +132,8 @@ static kv_status read_about(hid_t file, const char *path, kva_calibrated *about,
   if (st == KV_END) st = kv_fail(err, KV_ERR_INPUT, "%s: attribute gpu_name is missing", path);
   if (!st) (void)kv_h5_get_str(file, "status", about->status, sizeof about->status, err);
   const char *base = strrchr(path, '/');
-  (void)snprintf(about->source, sizeof about->source, "own microbenchmarks (%.100s): %.200s", base ? base + 1 : path, about->status);
+  (void)snprintf(about->source, sizeof about->source, "own microbenchmarks (%.100s): %.200s",
+                 base ? base + 1 : path, about->status);
   return st;
 }
 
@@ -137,7 +146,8 @@ kv_status kva_time_calibration_of(const char *path, kva_calibrated *about, kv_er
   return st;
 }
 
-kv_status kva_time_calibrate(const char *path, kvm_timing *timing, kvm_roofs *roofs, kva_calibrated *about, kv_error *err) {
+kv_status kva_time_calibrate(const char *path, kvm_timing *timing, kvm_roofs *roofs, kva_calibrated *about,
+                             kv_error *err) {
   table latencies = {0}, ceilings = {0};
   hid_t file;
   kv_status st = kva_open(path, "kvceilings-1", &file, err);

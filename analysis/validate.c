@@ -14,8 +14,8 @@
 /* ---- reading text ---- */
 
 enum { COLUMNS = 10, MAX_SAMPLES = 100000 };
-static const char *const columns[COLUMNS] = {"kernel", "heads", "queries", "batch", "prefix", "row_bytes", "layout",
-                                             "median_us", "low_us", "high_us"};
+static const char *const columns[COLUMNS] = {"kernel",    "heads",  "queries",   "batch",  "prefix",
+                                             "row_bytes", "layout", "median_us", "low_us", "high_us"};
 
 static kv_status take_header(kva_readings *m, const char *line, int number, kv_error *err) {
   char key[32] = "";
@@ -24,23 +24,28 @@ static kv_status take_header(kva_readings *m, const char *line, int number, kv_e
     const char *key;
     char *to;
     size_t size;
-  } field[] = {{"gpu", m->gpu, sizeof m->gpu},    {"device", m->device, sizeof m->device}, {"status", m->status, sizeof m->status},
-               {"what", m->what, sizeof m->what}, {"how", m->how, sizeof m->how}};
+  } field[] = {{"gpu", m->gpu, sizeof m->gpu},
+               {"device", m->device, sizeof m->device},
+               {"status", m->status, sizeof m->status},
+               {"what", m->what, sizeof m->what},
+               {"how", m->how, sizeof m->how}};
   if (sscanf(line, "# %31[a-z]: %n", key, &used) != 1 || !used)
     return kv_fail(err, KV_ERR_INPUT, "%s: line %d: not `# key: value`", m->path, number);
   for (size_t i = 0; i < sizeof field / sizeof *field; i++)
     if (!strcmp(key, field[i].key)) (void)snprintf(field[i].to, field[i].size, "%s", line + used);
   if (!strcmp(key, "format") && strcmp(line + used, "kvmeasured-1") != 0)
-    return kv_fail(err, KV_ERR_INPUT, "%s: line %d: format '%.40s' is not kvmeasured-1", m->path, number, line + used);
+    return kv_fail(err, KV_ERR_INPUT, "%s: line %d: format '%.40s' is not kvmeasured-1", m->path, number,
+                   line + used);
   return KV_OK;
 }
 
 static size_t split(char *line, char *cell[COLUMNS + 1]) {
   size_t n = 0;
-  for (char *c = line; c && n <= COLUMNS; n++) {
-    cell[n] = c;
-    c = strchr(c, '\t');
-    if (c) *c++ = '\0';
+  while (n <= COLUMNS) {
+    cell[n++] = line;
+    line += strcspn(line, "\t");
+    if (!*line) break;
+    *line++ = '\0';
   }
   return n;
 }
@@ -65,10 +70,13 @@ static kv_status take_row(kva_readings *m, char *line, int number, kv_error *err
   kva_reading *s = &m->sample[m->n];
   unsigned long long heads, queries, batch, prefix, row;
   if (split(line, cell) != COLUMNS)
-    return kv_fail(err, KV_ERR_INPUT, "%s: line %d: not %d cells, tab between", m->path, number, (int)COLUMNS);
-  if (!count_cell(cell[1], 4096, &heads) || !count_cell(cell[2], 4096, &queries) || !count_cell(cell[3], 65536, &batch) ||
-      !count_cell(cell[4], KVM_MAX_PREFIX, &prefix) || !count_cell(cell[5], 65536, &row))
-    return kv_fail(err, KV_ERR_INPUT, "%s: line %d: heads, queries, batch, prefix or row_bytes is no number", m->path, number);
+    return kv_fail(err, KV_ERR_INPUT, "%s: line %d: not %d cells, tab between", m->path, number,
+                   (int)COLUMNS);
+  if (!count_cell(cell[1], 4096, &heads) || !count_cell(cell[2], 4096, &queries) ||
+      !count_cell(cell[3], 65536, &batch) || !count_cell(cell[4], KVM_MAX_PREFIX, &prefix) ||
+      !count_cell(cell[5], 65536, &row))
+    return kv_fail(err, KV_ERR_INPUT, "%s: line %d: heads, queries, batch, prefix or row_bytes is no number",
+                   m->path, number);
   s->problem = kvm_verify_default(prefix);
   s->problem.heads = (uint32_t)heads;
   s->problem.queries = (uint32_t)queries;
@@ -76,10 +84,12 @@ static kv_status take_row(kva_readings *m, char *line, int number, kv_error *err
   s->problem.row_bytes = (uint32_t)row;
   kvm_verify_uniform(&s->problem, prefix);
   kv_error inner;
-  if (kvm_verify_check(&s->problem, &inner)) return kv_fail(err, KV_ERR_INPUT, "%s: line %d: %.300s", m->path, number, inner.text);
+  if (kvm_verify_check(&s->problem, &inner))
+    return kv_fail(err, KV_ERR_INPUT, "%s: line %d: %.300s", m->path, number, inner.text);
   (void)snprintf(s->kernel, sizeof s->kernel, "%.47s", cell[0]);
   (void)snprintf(s->layout, sizeof s->layout, "%.47s", cell[6]);
-  if (!time_cell(cell[7], &s->measured) || isnan(s->measured) || !time_cell(cell[8], &s->low) || !time_cell(cell[9], &s->high))
+  if (!time_cell(cell[7], &s->measured) || isnan(s->measured) || !time_cell(cell[8], &s->low) ||
+      !time_cell(cell[9], &s->high))
     return kv_fail(err, KV_ERR_INPUT, "%s: line %d: a time is no positive number", m->path, number);
   s->predicted = s->predicted_low = s->predicted_high = NAN;
   m->n++;
@@ -91,7 +101,8 @@ static kv_status take_names(const kva_readings *m, char *line, int number, kv_er
   size_t n = split(line, cell);
   for (size_t i = 0; i < COLUMNS; i++)
     if (n != COLUMNS || strcmp(cell[i], columns[i]) != 0)
-      return kv_fail(err, KV_ERR_INPUT, "%s: line %d: column %zu is not '%s'", m->path, number, i + 1, columns[i]);
+      return kv_fail(err, KV_ERR_INPUT, "%s: line %d: column %zu is not '%s'", m->path, number, i + 1,
+                     columns[i]);
   return KV_OK;
 }
 
@@ -118,13 +129,16 @@ static kv_status read_lines(kva_readings *m, FILE *f, kv_error *err) {
     }
   }
   free(line);
-  if (!st && (!named || !m->gpu[0])) st = kv_fail(err, KV_ERR_INPUT, "%s: no column names or no `# gpu:`; is it a kvmeasured-1 file?", m->path);
+  if (!st && (!named || !m->gpu[0]))
+    st =
+        kv_fail(err, KV_ERR_INPUT, "%s: no column names or no `# gpu:`; is it a kvmeasured-1 file?", m->path);
   return st;
 }
 
 /* ---- reading a dataset ---- */
 
-static kv_status read_point_column(hid_t file, const char *path, const char *name, uint64_t *n, double **v, kv_error *err) {
+static kv_status read_point_column(hid_t file, const char *path, const char *name, uint64_t *n, double **v,
+                                   kv_error *err) {
   char full[64];
   (void)snprintf(full, sizeof full, "points/%s", name);
   return kva_reals(file, path, full, n, v, err);
@@ -132,15 +146,18 @@ static kv_status read_point_column(hid_t file, const char *path, const char *nam
 
 enum { D_KERNEL, D_LAYOUT, D_PREFIX, D_HEADS, D_QUERIES, D_BATCH, D_MEASURED, D_LOW, D_HIGH, D_COLUMNS };
 
-static kv_status take_points(kva_readings *m, uint64_t n, double *const v[D_COLUMNS], const char *kernel, size_t kernel_width,
-                             uint64_t kernels, const char *layout, size_t layout_width, uint64_t layouts, int64_t row, kv_error *err) {
+static kv_status take_points(kva_readings *m, uint64_t n, double *const v[D_COLUMNS], const char *kernel,
+                             size_t kernel_width, uint64_t kernels, const char *layout, size_t layout_width,
+                             uint64_t layouts, int64_t row, kv_error *err) {
   m->sample = calloc((size_t)n + 1, sizeof *m->sample);
   if (!m->sample) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", m->path);
   for (uint64_t i = 0; i < n; i++) {
     kva_reading *s = &m->sample[m->n];
     if (!(v[D_MEASURED][i] > 0)) continue;
-    if (!(v[D_KERNEL][i] < (double)kernels) || !(v[D_LAYOUT][i] < (double)layouts) || !(v[D_PREFIX][i] <= (double)KVM_MAX_PREFIX))
-      return kv_fail(err, KV_ERR_INPUT, "%s: point %llu names a kernel or layout that is not there", m->path, (unsigned long long)i);
+    if (!(v[D_KERNEL][i] < (double)kernels) || !(v[D_LAYOUT][i] < (double)layouts) ||
+        !(v[D_PREFIX][i] <= (double)KVM_MAX_PREFIX))
+      return kv_fail(err, KV_ERR_INPUT, "%s: point %llu names a kernel or layout that is not there", m->path,
+                     (unsigned long long)i);
     s->problem = kvm_verify_default((uint64_t)v[D_PREFIX][i]);
     s->problem.heads = (uint32_t)v[D_HEADS][i];
     s->problem.queries = (uint32_t)v[D_QUERIES][i];
@@ -154,14 +171,16 @@ static kv_status take_points(kva_readings *m, uint64_t n, double *const v[D_COLU
     s->high = v[D_HIGH][i];
     s->predicted = s->predicted_low = s->predicted_high = NAN;
     kv_error inner;
-    if (kvm_verify_check(&s->problem, &inner)) return kv_fail(err, KV_ERR_INPUT, "%s: point %llu: %.300s", m->path, (unsigned long long)i, inner.text);
+    if (kvm_verify_check(&s->problem, &inner))
+      return kv_fail(err, KV_ERR_INPUT, "%s: point %llu: %.300s", m->path, (unsigned long long)i, inner.text);
     m->n++;
   }
   return KV_OK;
 }
 
 static kv_status read_dataset(kva_readings *m, kv_error *err) {
-  static const char *const name[D_COLUMNS] = {"kernel", "layout", "prefix", "heads", "queries", "batch", "measured", "measured_low", "measured_high"};
+  static const char *const name[D_COLUMNS] = {"kernel", "layout",   "prefix",       "heads",        "queries",
+                                              "batch",  "measured", "measured_low", "measured_high"};
   double *v[D_COLUMNS] = {NULL};
   char *kernel = NULL, *layout = NULL;
   size_t kernel_width = 0, layout_width = 0;
@@ -173,7 +192,8 @@ static kv_status read_dataset(kva_readings *m, kv_error *err) {
   (void)kv_h5_get_str(file, "gpu", m->gpu, sizeof m->gpu, err);
   (void)kv_h5_get_str(file, "status", m->status, sizeof m->status, err);
   (void)kv_h5_get_i64(file, "row_bytes", &row, err);
-  if (!st && (row < 1 || row > 65536)) st = kv_fail(err, KV_ERR_INPUT, "%s: row_bytes is not in 1 to 65536", m->path);
+  if (!st && (row < 1 || row > 65536))
+    st = kv_fail(err, KV_ERR_INPUT, "%s: row_bytes is not in 1 to 65536", m->path);
   for (int c = 0; !st && c < D_COLUMNS; c++) st = read_point_column(file, m->path, name[c], &n, &v[c], err);
   if (!st) st = kva_words(file, m->path, "kernels/name", &kernels, &kernel, &kernel_width, err);
   if (!st) st = kva_words(file, m->path, "layouts/name", &layouts, &layout, &layout_width, err);
@@ -219,8 +239,8 @@ static void take_prediction(kva_reading *s, const kvm_prediction *p) {
   s->predicted_high = p->high * factor;
 }
 
-kv_status kva_validate(kva_readings *m, const kvm_gpu *gpu, const kvm_declared_set *declared, const kvm_timing *timing,
-                       const kvm_roofs *roofs, kv_error *err) {
+kv_status kva_validate(kva_readings *m, const kvm_gpu *gpu, const kvm_declared_set *declared,
+                       const kvm_timing *timing, const kvm_roofs *roofs, kv_error *err) {
   kvm_time_memo memo = {0};
   kv_status st = KV_OK;
   for (size_t i = 0; !st && i < m->n; i++) {
@@ -284,7 +304,8 @@ static void score_of(const kva_readings *m, size_t sets, const pick *p, kva_scor
   out->spread = with_spread ? gsl_stats_median_from_sorted_data(spreads, 1, with_spread) : NAN;
 }
 
-static size_t add_score(const kva_readings *m, size_t sets, const char *name, const pick *p, kva_score *scores, size_t n) {
+static size_t add_score(const kva_readings *m, size_t sets, const char *name, const pick *p,
+                        kva_score *scores, size_t n) {
   if (n == KVA_MAX_SCORES) return n;
   for (size_t i = 0; i < n; i++)
     if (!strcmp(scores[i].name, name)) return n;
@@ -312,7 +333,8 @@ size_t kva_scores(const kva_readings *m, size_t sets, kva_score scores[KVA_MAX_S
 /* ---- the dataset ---- */
 
 static kv_status write_real(hid_t file, const char *name, const kva_readings *m, size_t sets, size_t n,
-                            double (*get)(const kva_reading *), const char *units, const char *about, kv_error *err) {
+                            double (*get)(const kva_reading *), const char *units, const char *about,
+                            kv_error *err) {
   double *v = malloc((n + 1) * sizeof *v);
   size_t at = 0;
   if (!v) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
@@ -323,8 +345,8 @@ static kv_status write_real(hid_t file, const char *name, const kva_readings *m,
   return st;
 }
 
-static kv_status write_words(hid_t file, const char *name, const kva_readings *m, size_t sets, size_t n, bool layout,
-                             const char *about, kv_error *err) {
+static kv_status write_words(hid_t file, const char *name, const kva_readings *m, size_t sets, size_t n,
+                             bool layout, const char *about, kv_error *err) {
   const char **v = malloc((n + 1) * sizeof *v);
   size_t at = 0;
   if (!v) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
@@ -335,9 +357,9 @@ static kv_status write_words(hid_t file, const char *name, const kva_readings *m
   return st;
 }
 
-#define GET(f, expression)               \
+#define GET(f, expression)                \
   static double f(const kva_reading *s) { \
-    return expression;                   \
+    return expression;                    \
   }
 GET(g_prefix, (double)s->problem.longest)
 GET(g_heads, (double)s->problem.heads)
@@ -378,12 +400,17 @@ static kv_status write_scores(const kva_readings *m, size_t sets, hid_t file, kv
   const char *name[KVA_MAX_SCORES];
   double v[7][KVA_MAX_SCORES];
   static const char *const column[] = {"points", "mape", "worst", "bias", "spread", "covered", "log_rms"};
-  static const char *const about[] = {"Points compared", "Mean absolute error", "Largest absolute error", "Mean error, geometric",
-                                      "Median spread of the repeats", "Share inside the prediction's interval",
+  static const char *const about[] = {"Points compared",
+                                      "Mean absolute error",
+                                      "Largest absolute error",
+                                      "Mean error, geometric",
+                                      "Median spread of the repeats",
+                                      "Share inside the prediction's interval",
                                       "Root mean square of ln(predicted / measured)"};
   size_t n = kva_scores(m, sets, score);
   for (size_t i = 0; i < n; i++) {
-    const double one[7] = {(double)score[i].n, score[i].mape, score[i].worst, score[i].bias, score[i].spread, score[i].covered, score[i].log_rms};
+    const double one[7] = {(double)score[i].n, score[i].mape,    score[i].worst,  score[i].bias,
+                           score[i].spread,    score[i].covered, score[i].log_rms};
     name[i] = score[i].name;
     for (int c = 0; c < 7; c++) v[c][i] = one[c];
   }

@@ -19,14 +19,15 @@ typedef struct reader {
   char section[KVM_NAME], key[KVM_NAME];
   char *text[KVM_MAX_ROLES][3]; /* begin, tile, end */
   unsigned count[KVM_MAX_ROLES];
-  char (*fields)[2][KVM_NAME];  /* of [structure]: applied after `like` */
+  char (*fields)[2][KVM_NAME]; /* of [structure]: applied after `like` */
   size_t n_fields;
 } reader;
 enum { MAX_FIELDS = 32, MAX_PROGRAM = 1 << 20 };
 
 static int fail(reader *r, const char *what, const char *which) {
   if (!r->status)
-    r->status = kv_fail(r->err, KV_ERR_INPUT, "%s: [%.40s] %.40s: %s%.60s", r->path, r->section, r->key, what, which);
+    r->status =
+        kv_fail(r->err, KV_ERR_INPUT, "%s: [%.40s] %.40s: %s%.60s", r->path, r->section, r->key, what, which);
   return 0;
 }
 
@@ -50,8 +51,11 @@ static int kernel_entry(reader *r, const char *key, const char *text) {
     const char *key;
     char *to;
     size_t size;
-  } field[] = {{"name", k->name, sizeof k->name}, {"like", k->like, sizeof k->like}, {"arch", k->arch, sizeof k->arch},
-               {"description", k->description, sizeof k->description}, {"source", k->source, sizeof k->source}};
+  } field[] = {{"name", k->name, sizeof k->name},
+               {"like", k->like, sizeof k->like},
+               {"arch", k->arch, sizeof k->arch},
+               {"description", k->description, sizeof k->description},
+               {"source", k->source, sizeof k->source}};
   for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
     if (strcmp(key, field[i].key) != 0) continue;
     size_t have = strlen(field[i].to);
@@ -59,7 +63,8 @@ static int kernel_entry(reader *r, const char *key, const char *text) {
     (void)snprintf(field[i].to + have, field[i].size - have, "%s%s", have ? " " : "", text);
     return 1;
   }
-  if (strcmp(key, "launches") != 0) return fail(r, "unknown key (name, like, arch, description, source, launches)", "");
+  if (strcmp(key, "launches") != 0)
+    return fail(r, "unknown key (name, like, arch, description, source, launches)", "");
   k->launches = (unsigned)strtoul(text, NULL, 10);
   return k->launches >= 1 && k->launches <= 16 ? 1 : fail(r, "1 to 16, not ", text);
 }
@@ -92,7 +97,8 @@ static int entry(void *arg, const char *section, const char *key, const char *te
   if (!text[0]) return fail(r, "empty", "");
   if (!strcmp(section, "kernel")) return kernel_entry(r, key, text);
   if (!strncmp(section, "warps", 5)) return warps_entry(r, key, text);
-  if (strcmp(section, "structure") != 0) return fail(r, "unknown section (kernel, structure, warps NAME)", "");
+  if (strcmp(section, "structure") != 0)
+    return fail(r, "unknown section (kernel, structure, warps NAME)", "");
   if (r->n_fields == MAX_FIELDS) return fail(r, "too many fields", "");
   (void)snprintf(r->fields[r->n_fields][0], KVM_NAME, "%s", r->key);
   (void)snprintf(r->fields[r->n_fields++][1], KVM_NAME, "%.47s", text);
@@ -101,14 +107,17 @@ static int entry(void *arg, const char *section, const char *key, const char *te
 
 /* ---- the structure ---- */
 
-#define WHOLE(f) {#f, offsetof(kvm_structure, f)}
+#define WHOLE(f) \
+  { #f, offsetof(kvm_structure, f) }
 static const struct {
   const char *name;
   size_t offset;
-} whole_fields[] = {WHOLE(block_rows), WHOLE(pad_rows),   WHOLE(tile_tokens), WHOLE(stages),  WHOLE(threads),
-                    WHOLE(registers),  WHOLE(shared_bytes), WHOLE(k_reads),   WHOLE(v_reads), WHOLE(q_reads),
-                    WHOLE(score_bytes), WHOLE(index_bytes), WHOLE(block_elements)};
-#define TRUTH(f) {#f, offsetof(kvm_structure, f)}
+} whole_fields[] = {WHOLE(block_rows),    WHOLE(pad_rows),  WHOLE(tile_tokens),  WHOLE(stages),
+                    WHOLE(threads),       WHOLE(registers), WHOLE(shared_bytes), WHOLE(k_reads),
+                    WHOLE(v_reads),       WHOLE(q_reads),   WHOLE(score_bytes),  WHOLE(index_bytes),
+                    WHOLE(block_elements)};
+#define TRUTH(f) \
+  { #f, offsetof(kvm_structure, f) }
 static const struct {
   const char *name;
   size_t offset;
@@ -170,7 +179,8 @@ static int check_structure(reader *r) {
   if (!s->tile_tokens || !s->pad_rows) return fail(r, "tile_tokens and pad_rows must be above 0", "");
   if (s->grid == KVM_GRID_PACKED && !s->block_rows) return fail(r, "block_rows is missing", "");
   unsigned warps = kvm_block_warps(&r->to->block);
-  if (warps && warps * 32 != s->threads) return fail(r, "threads is not 32 times the warps of [warps ...]", "");
+  if (warps && warps * 32 != s->threads)
+    return fail(r, "threads is not 32 times the warps of [warps ...]", "");
   return 1;
 }
 
@@ -198,9 +208,11 @@ static kv_status read_file(reader *r) {
   (void)fclose(f);
   if (unreadable) return kv_fail(r->err, KV_ERR_IO, "%s: cannot be read", r->path);
   if (r->status) return r->status;
-  if (parsed) return kv_fail(r->err, KV_ERR_INPUT, "%s: line %d is neither [section] nor key = value", r->path, parsed);
+  if (parsed)
+    return kv_fail(r->err, KV_ERR_INPUT, "%s: line %d is neither [section] nor key = value", r->path, parsed);
   if (!r->to->name[0] || !kvm_arch_number(r->to->arch))
-    return kv_fail(r->err, KV_ERR_INPUT, "%s: [kernel] needs name and arch (sm_90); is it a kernel's declaration?", r->path);
+    return kv_fail(r->err, KV_ERR_INPUT,
+                   "%s: [kernel] needs name and arch (sm_90); is it a kernel's declaration?", r->path);
   if (!start_structure(r)) return r->status;
   kv_status st = parse_programs(r);
   return st ? st : check_structure(r) ? KV_OK : r->status;

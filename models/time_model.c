@@ -7,14 +7,17 @@
 /* ---- parameters ---- */
 
 static const char *const parameter_names[KVM_PARAMETERS] = {
-    "boost_clock",     "mma_clock",   "l1_latency",  "l2_latency",      "dram_latency", "smem_latency", "shuffle_latency", "mma_latency",
-    "sfu_latency",     "barrier_latency", "mma_rate",    "wave_rate",    "sfu_per_clk_sm", "sm_link_per_clk", "l2_rate",         "link_rate",
-    "dram_rate",       "memory_line_bytes", "launch",    "next_launch",  "model_error"};
+    "boost_clock",  "mma_clock",       "l1_latency",        "l2_latency",      "dram_latency",
+    "smem_latency", "shuffle_latency", "mma_latency",       "sfu_latency",     "barrier_latency",
+    "mma_rate",     "wave_rate",       "sfu_per_clk_sm",    "sm_link_per_clk", "l2_rate",
+    "link_rate",    "dram_rate",       "memory_line_bytes", "launch",          "next_launch",
+    "model_error"};
 const char *kvm_parameter_name(kvm_parameter p) {
   return parameter_names[p];
 }
 
-static const char *const cause_names[] = {"path", "work", "scatter", "placement", "serial", "exposed memory", "overhead"};
+static const char *const cause_names[] = {"path",   "work",           "scatter", "placement",
+                                          "serial", "exposed memory", "overhead"};
 const char *kvm_cause_name(kvm_cause c) {
   return cause_names[c];
 }
@@ -63,15 +66,16 @@ kvm_timing kvm_timing_of(const kvm_gpu *gpu, const kvm_gpu *pipes, const kvm_roo
   }
   kvm_estimate slower = described(pipes, "mma_clock_share"), *clock = &t.p[KVM_P_CLOCK];
   if (isnan(t.p[KVM_P_MMA_CLOCK].value) && !isnan(slower.value))
-    t.p[KVM_P_MMA_CLOCK] = (kvm_estimate){clock->value * slower.value, clock->value * slower.low, clock->value * slower.high,
-                                          slower.kind, slower.source};
+    t.p[KVM_P_MMA_CLOCK] = (kvm_estimate){clock->value * slower.value, clock->value * slower.low,
+                                          clock->value * slower.high, slower.kind, slower.source};
   t.p[KVM_P_MMA_RATE] = from_roof(&roofs->sm[KVM_MMA]);
   t.p[KVM_P_WAVE_RATE] = from_roof(&roofs->sm[KVM_L1]);
   t.p[KVM_P_L2_RATE] = from_roof(&roofs->chip[KVM_L2]);
   t.p[KVM_P_LINK_RATE] = from_roof(&roofs->chip[KVM_LINK]);
   t.p[KVM_P_DRAM_RATE] = from_roof(&roofs->chip[KVM_DRAM]);
   if (isnan(t.p[KVM_P_WAVE_RATE].value) && !isnan(t.p[KVM_P_CLOCK].value))
-    t.p[KVM_P_WAVE_RATE] = estimate(128 * t.p[KVM_P_CLOCK].value, KVM_INFERENCE, "128 B a cycle and SM at the boost clock");
+    t.p[KVM_P_WAVE_RATE] =
+        estimate(128 * t.p[KVM_P_CLOCK].value, KVM_INFERENCE, "128 B a cycle and SM at the boost clock");
   if (!isnan(roofs->sm[KVM_LINK].rate) && !isnan(t.p[KVM_P_CLOCK].value))
     t.p[KVM_P_SM_LINK] = estimate(roofs->sm[KVM_LINK].rate / t.p[KVM_P_CLOCK].value, roofs->sm[KVM_LINK].kind,
                                   roofs->sm[KVM_LINK].source);
@@ -89,7 +93,8 @@ const kvm_gpu *kvm_pipes_find(const kvm_gpus *pipes, int sm) {
   return below ? below : lowest;
 }
 
-void kvm_timing_set(kvm_timing *t, kvm_parameter p, double value, double low, double high, const char *source) {
+void kvm_timing_set(kvm_timing *t, kvm_parameter p, double value, double low, double high,
+                    const char *source) {
   t->p[p] = (kvm_estimate){value, low, high, KVM_MEASURED, source};
 }
 
@@ -120,7 +125,8 @@ kvm_work kvm_declared_work(const kvm_declared *kernel, const kvm_verify *problem
     sum.index_bytes += one.index_bytes; /* the warps of a block read the same slots, the L1 merges them */
   }
   if (!(w.tiles > 0) || !(sum.waves > 0)) return w;
-  double per[KVM_RESOURCES] = {0}, busiest = ceil((double)w.blocks / kvm_gpu_number(gpu, "sm_count")) * w.block_tiles;
+  double per[KVM_RESOURCES] = {0},
+         busiest = ceil((double)w.blocks / kvm_gpu_number(gpu, "sm_count")) * w.block_tiles;
   per[KVM_LINK] = per[KVM_L2] = sum.row_bytes + sum.index_bytes;
   per[KVM_L1] = 128 * sum.waves;
   per[KVM_MMA] = 4096 * sum.mma;
@@ -146,11 +152,13 @@ void kvm_time_memo_free(kvm_time_memo *memo) {
   *memo = (kvm_time_memo){0};
 }
 
-static kv_status run_sm(kvm_time_memo *memo, const kvm_sm *sm, const kvm_block *block, unsigned resident, kvm_misses misses,
-                        kvm_sm_time *time, kv_error *err) {
+static kv_status run_sm(kvm_time_memo *memo, const kvm_sm *sm, const kvm_block *block, unsigned resident,
+                        kvm_misses misses, kvm_sm_time *time, kv_error *err) {
   for (size_t i = 0; i < memo->rows; i++) {
     const struct kvm_memo_row *r = &memo->row[i];
-    if (r->block != block || r->resident != resident || r->misses != misses || memcmp(&r->sm, sm, sizeof *sm) != 0) continue;
+    if (r->block != block || r->resident != resident || r->misses != misses ||
+        memcmp(&r->sm, sm, sizeof *sm) != 0)
+      continue;
     *time = r->time;
     return KV_OK;
   }
@@ -174,7 +182,7 @@ typedef struct trial {
   double v[KVM_PARAMETERS];
   double relief[KVM_RESOURCES]; /* pipes this many times faster (1) */
   kvm_misses misses;
-  bool even;                    /* every SM has the same share of the tiles */
+  bool even; /* every SM has the same share of the tiles */
 } trial;
 
 /* The clock that the kernel's instructions get. */
@@ -203,7 +211,8 @@ static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
   /* a rate of the chip under load was reached at the clock of matrix instructions */
   sm.mma_interval = 4096 * 4 / (v[KVM_P_MMA_RATE] / v[KVM_P_MMA_CLOCK]) / x->relief[KVM_MMA];
   sm.sfu_interval = 32 * 4 / v[KVM_P_SFU_RATE];
-  sm.wave_interval = 128 / (v[KVM_P_WAVE_RATE] / v[KVM_P_CLOCK]) / x->relief[KVM_L1]; /* cycles, whatever the clock */
+  sm.wave_interval =
+      128 / (v[KVM_P_WAVE_RATE] / v[KVM_P_CLOCK]) / x->relief[KVM_L1]; /* cycles, whatever the clock */
   sm.link_bytes = (l2 < v[KVM_P_SM_LINK] ? l2 : v[KVM_P_SM_LINK]) * x->relief[KVM_LINK];
   sm.dram_bytes = v[KVM_P_DRAM_RATE] / q->scatter / active / clock * sharing;
   return sm;
@@ -214,7 +223,8 @@ static kv_status kernel_time(const kvm_question *q, const trial *x, kvm_time_mem
                              kvm_sm_time *steady, kv_error *err) {
   const kvm_work *w = q->work;
   const kvm_block *block = &q->kernel->block;
-  double sms = q->timing->sms, blocks = (double)w->blocks, per_block = w->tiles / blocks, longest = w->block_tiles;
+  double sms = q->timing->sms, blocks = (double)w->blocks, per_block = w->tiles / blocks,
+         longest = w->block_tiles;
   double room = w->blocks_per_sm ? w->blocks_per_sm : 1;
   unsigned most = KVM_MAX_SM_WARPS / kvm_block_warps(block);
   if (x->even) {
@@ -251,7 +261,8 @@ static double launch_time(const kvm_question *q, const trial *x) {
   return x->v[KVM_P_LAUNCH] + (q->kernel->launches - 1) * x->v[KVM_P_NEXT_LAUNCH];
 }
 
-static kv_status whole_time(const kvm_question *q, const trial *x, kvm_time_memo *memo, double *seconds, kv_error *err) {
+static kv_status whole_time(const kvm_question *q, const trial *x, kvm_time_memo *memo, double *seconds,
+                            kv_error *err) {
   kv_status st = kernel_time(q, x, memo, seconds, NULL, err);
   *seconds += merge_time(q, x) + launch_time(q, x);
   return st;
@@ -259,7 +270,8 @@ static kv_status whole_time(const kvm_question *q, const trial *x, kvm_time_memo
 
 /* ---- gains and intervals ---- */
 
-static kv_status find_gains(const kvm_question *q, const trial *base, kvm_time_memo *memo, kvm_prediction *p, kv_error *err) {
+static kv_status find_gains(const kvm_question *q, const trial *base, kvm_time_memo *memo, kvm_prediction *p,
+                            kv_error *err) {
   double t = NAN;
   const kvm_useful *u = q->useful;
   trial x = *base;
@@ -285,7 +297,8 @@ static kv_status find_gains(const kvm_question *q, const trial *base, kvm_time_m
   return st;
 }
 
-static kv_status find_interval(const kvm_question *q, const trial *base, kvm_time_memo *memo, kvm_prediction *p, kv_error *err) {
+static kv_status find_interval(const kvm_question *q, const trial *base, kvm_time_memo *memo,
+                               kvm_prediction *p, kv_error *err) {
   double sum = 0;
   kv_status st = KV_OK;
   p->dominating = KVM_P_CLOCK;
@@ -299,7 +312,8 @@ static kv_status find_interval(const kvm_question *q, const trial *base, kvm_tim
     }
     p->effect[i] = i == KVM_P_MODEL ? (isnan(e->value) ? 0 : e->value) : fabs(log(at[1] / at[0])) / 2;
     if (i != KVM_P_MODEL && p->effect[i] > p->effect[p->dominating]) p->dominating = (kvm_parameter)i;
-    /* a range is taken as one standard deviation to either side times the square root of 3: nothing favours its middle */
+    /* a range is taken as one standard deviation to either side times the square root of 3: nothing favours
+     * its middle */
     sum += i == KVM_P_MODEL ? p->effect[i] * p->effect[i] : p->effect[i] * p->effect[i] / 3;
   }
   p->low = p->whole * exp(-1.96 * sqrt(sum));
@@ -307,8 +321,15 @@ static kv_status find_interval(const kvm_question *q, const trial *base, kvm_tim
   return st;
 }
 
-static const kvm_prediction nothing = {.resident = NAN, .aliased = NAN, .cold = NAN, .whole = NAN, .low = NAN, .high = NAN, .merge = NAN,
-                                       .launches = NAN, .gain = {NAN, NAN, NAN, NAN, NAN, NAN, NAN}};
+static const kvm_prediction nothing = {.resident = NAN,
+                                       .aliased = NAN,
+                                       .cold = NAN,
+                                       .whole = NAN,
+                                       .low = NAN,
+                                       .high = NAN,
+                                       .merge = NAN,
+                                       .launches = NAN,
+                                       .gain = {NAN, NAN, NAN, NAN, NAN, NAN, NAN}};
 
 kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction *p, kv_error *err) {
   trial x = {.relief = {1, 1, 1, 1, 1}};

@@ -10,14 +10,15 @@ static const struct op_name {
   const char *name;
   kvm_op op;
   int bytes; /* a lane; 0: moves nothing */
-} op_names[] = {{"alu", KVM_ALU, 0},      {"sfu", KVM_SFU, 0},      {"mma", KVM_MMA_OP, 0},  {"lds4", KVM_LDS, 4},
-                {"lds8", KVM_LDS, 8},     {"lds16", KVM_LDS, 16},   {"sts4", KVM_STS, 4},    {"sts8", KVM_STS, 8},
-                {"sts16", KVM_STS, 16},   {"ldsm1", KVM_LDSM, 4},   {"ldsm2", KVM_LDSM, 8},  {"ldsm4", KVM_LDSM, 16},
-                {"stsm1", KVM_STSM, 4},   {"stsm2", KVM_STSM, 8},   {"stsm4", KVM_STSM, 16}, {"shfl", KVM_SHFL, 4},
-                {"ldg4", KVM_LDG, 4},     {"ldg8", KVM_LDG, 8},     {"ldg16", KVM_LDG, 16},  {"stg4", KVM_STG, 4},
-                {"stg8", KVM_STG, 8},     {"stg16", KVM_STG, 16},   {"cp4", KVM_CP, 4},      {"cp8", KVM_CP, 8},
-                {"cp16", KVM_CP, 16},     {"commit", KVM_COMMIT, 0}, {"group", KVM_GROUP, 0}, {"bar", KVM_BAR, 0},
-                {"arrive", KVM_ARRIVE, 0}, {"post", KVM_POST, 0},    {"land", KVM_LAND, 0},   {"await", KVM_AWAIT, 0}};
+} op_names[] = {
+    {"alu", KVM_ALU, 0},       {"sfu", KVM_SFU, 0},       {"mma", KVM_MMA_OP, 0},  {"lds4", KVM_LDS, 4},
+    {"lds8", KVM_LDS, 8},      {"lds16", KVM_LDS, 16},    {"sts4", KVM_STS, 4},    {"sts8", KVM_STS, 8},
+    {"sts16", KVM_STS, 16},    {"ldsm1", KVM_LDSM, 4},    {"ldsm2", KVM_LDSM, 8},  {"ldsm4", KVM_LDSM, 16},
+    {"stsm1", KVM_STSM, 4},    {"stsm2", KVM_STSM, 8},    {"stsm4", KVM_STSM, 16}, {"shfl", KVM_SHFL, 4},
+    {"ldg4", KVM_LDG, 4},      {"ldg8", KVM_LDG, 8},      {"ldg16", KVM_LDG, 16},  {"stg4", KVM_STG, 4},
+    {"stg8", KVM_STG, 8},      {"stg16", KVM_STG, 16},    {"cp4", KVM_CP, 4},      {"cp8", KVM_CP, 8},
+    {"cp16", KVM_CP, 16},      {"commit", KVM_COMMIT, 0}, {"group", KVM_GROUP, 0}, {"bar", KVM_BAR, 0},
+    {"arrive", KVM_ARRIVE, 0}, {"post", KVM_POST, 0},     {"land", KVM_LAND, 0},   {"await", KVM_AWAIT, 0}};
 static const char *const where_names[] = {"hot", "row", "again", "index"};
 
 typedef struct parser {
@@ -53,7 +54,9 @@ static unsigned number(const char **c) {
   return v > 65535 ? 0 : (unsigned)v;
 }
 
-static int mark(char c) { return c >= 'a' && c < 'a' + KVM_MARKS ? c - 'a' : -1; }
+static int mark(char c) {
+  return c >= 'a' && c < 'a' + KVM_MARKS ? c - 'a' : -1;
+}
 
 /* What follows a name's dot: WHERE, or the number of a barrier. */
 static kv_status parse_where(parser *p, const char *word, const char **c, kvm_step *s) {
@@ -100,7 +103,8 @@ static kv_status parse_rest(parser *p, const char *word, const char *c, const ch
     if (kind == '*' || kind == ':') {
       bool digit = isdigit((unsigned char)*c);
       unsigned v = number(&c);
-      if (!digit || (!v && !(kind == '*' && s->op == KVM_GROUP))) return bad(p, word, "a count or cycles of 1 to 65535 is missing");
+      if (!digit || (!v && !(kind == '*' && s->op == KVM_GROUP)))
+        return bad(p, word, "a count or cycles of 1 to 65535 is missing");
       if (kind == '*') s->count = (uint16_t)v;
       else s->cycles = (uint16_t)v;
       cycles_given |= kind == ':';
@@ -124,7 +128,9 @@ static kv_status parse_word(parser *p, const char *end) {
   const struct op_name *o = NULL;
   while (c < end && isalnum((unsigned char)*c)) c++;
   for (size_t i = 0; i < sizeof op_names / sizeof *op_names; i++)
-    if (strlen(op_names[i].name) == (size_t)(c - word) && !strncmp(word, op_names[i].name, (size_t)(c - word))) o = &op_names[i];
+    if (strlen(op_names[i].name) == (size_t)(c - word) &&
+        !strncmp(word, op_names[i].name, (size_t)(c - word)))
+      o = &op_names[i];
   if (!o) return bad(p, word, "no such instruction");
   s.op = (uint8_t)o->op;
   s.bytes = (uint16_t)(o->bytes * 32);
@@ -161,7 +167,8 @@ static kv_status parse_words(parser *p, int depth) {
     if (after > p->at) {
       size_t from = p->to->steps;
       const char *word = p->at;
-      if (*after != '(' || !times || depth > 8) return bad(p, word, "a repeat is COUNT( ... ), at most 8 deep");
+      if (*after != '(' || !times || depth > 8)
+        return bad(p, word, "a repeat is COUNT( ... ), at most 8 deep");
       p->at = after + 1;
       st = parse_words(p, depth + 1);
       if (!st && *p->at != ')') return bad(p, word, "the bracket is not closed");

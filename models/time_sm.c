@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Operands leave the registers some cycles after issue, once the pipe has taken the instruction in. These cycles and one
- * wavefront's are part of every latency and must not be counted twice. */
+/* Operands leave the registers some cycles after issue, once the pipe has taken the instruction in. These
+ * cycles and one wavefront's are part of every latency and must not be counted twice. */
 enum { TAKEN_IN = 4 };
 static double beyond(const kvm_sm *sm, double latency) {
   return fmax(0, latency - TAKEN_IN - sm->wave_interval);
@@ -20,24 +20,25 @@ typedef struct warp {
   int part;  /* 0 begin, 1 tile, 2 end, 3 done */
   int tiles; /* done */
   size_t at;
-  double ready;            /* earliest next issue by its own stalls and barriers */
+  double ready; /* earliest next issue by its own stalls and barriers */
   double arrived[KVM_MARKS];
-  double group[GROUPS];    /* arrival of cp.async groups, a ring; group[open] is being filled */
+  double group[GROUPS]; /* arrival of cp.async groups, a ring; group[open] is being filled */
   unsigned open;
-  double index_bytes;      /* read so far: tells which index loads start a new line */
-  double landed;           /* arrival of all cp.async so far */
+  double index_bytes; /* read so far: tells which index loads start a new line */
+  double landed;      /* arrival of all cp.async so far */
   unsigned awaited[KVM_BARRIERS];
-  bool waiting;            /* at a barrier */
-  bool starved;            /* at an await that is not counted up yet */
+  bool waiting; /* at a barrier */
+  bool starved; /* at an await that is not counted up yet */
   double finished;
-  const kvm_step *next;    /* NULL: done */
-  double own;              /* earliest time for it by the warp's own stalls, marks and groups */
-  double issued;           /* last issue: of several that could go, the one that waited longest goes */
+  const kvm_step *next; /* NULL: done */
+  double own;           /* earliest time for it by the warp's own stalls, marks and groups */
+  double issued;        /* last issue: of several that could go, the one that waited longest goes */
 } warp;
 
 typedef unsigned barrier; /* warps that have arrived */
 
-/* An mbarrier: when the n-th count came, n from 1; counts are in order, a later one never counts as earlier. */
+/* An mbarrier: when the n-th count came, n from 1; counts are in order, a later one never counts as earlier.
+ */
 enum { MOST_COUNTS = 4096 };
 typedef struct counter {
   unsigned n;
@@ -50,12 +51,12 @@ typedef struct machine {
   kvm_misses misses;
   unsigned warps, per_block;
   warp w[KVM_MAX_SM_WARPS];
-  barrier (*bar)[KVM_BARRIERS];   /* by block */
-  counter (*count)[KVM_BARRIERS]; /* by block */
+  barrier (*bar)[KVM_BARRIERS];                                               /* by block */
+  counter (*count)[KVM_BARRIERS];                                             /* by block */
   double issue[SCHEDULERS], mma[SCHEDULERS], sfu[SCHEDULERS], l1, link, dram; /* when each is free */
-  double busy_issue, busy_mma, busy_l1, busy_link, busy_dram, uncounted;                 /* cycles in use by tiles */
-  int warm, tiles;                                                            /* simulated: until steady, in all */
-  double tile_end[MOST_TILES + 1];                                            /* sum of the warps' ends of tile i */
+  double busy_issue, busy_mma, busy_l1, busy_link, busy_dram, uncounted;      /* cycles in use by tiles */
+  int warm, tiles;                 /* simulated: until steady, in all */
+  double tile_end[MOST_TILES + 1]; /* sum of the warps' ends of tile i */
 } machine;
 
 void kvm_block_free(kvm_block *block) {
@@ -151,12 +152,14 @@ static double fetch(machine *m, warp *w, const kvm_step *s, double t) {
   if (s->where == KVM_HOT) return t + beyond(sm, sm->l1_latency);
   if (s->where == KVM_INDEX) {
     double line = floor(w->index_bytes / sm->line_bytes);
-    memory = m->misses != KVM_WARM && (w->index_bytes == 0 || floor((w->index_bytes + s->bytes) / sm->line_bytes) > line);
+    memory = m->misses != KVM_WARM &&
+             (w->index_bytes == 0 || floor((w->index_bytes + s->bytes) / sm->line_bytes) > line);
     w->index_bytes += s->bytes;
   }
   double at = serve(&m->link, t, s->bytes / sm->link_bytes, count_in(m, w, &m->busy_link));
   if (!memory) return at + beyond(sm, sm->l2_latency);
-  double share = s->where == KVM_INDEX ? 0 : s->bytes / sm->dram_bytes; /* indices: few bytes, counted by the roofs */
+  double share =
+      s->where == KVM_INDEX ? 0 : s->bytes / sm->dram_bytes; /* indices: few bytes, counted by the roofs */
   return fmax(at, serve(&m->dram, t, share, count_in(m, w, &m->busy_dram))) + beyond(sm, sm->dram_latency);
 }
 
@@ -193,7 +196,7 @@ static void count_up(machine *m, const warp *w, unsigned id, double t) {
 }
 
 static double shared_latency(const kvm_sm *sm, kvm_op op) {
-  return op == KVM_SHFL                     ? beyond(sm, sm->shuffle_latency)
+  return op == KVM_SHFL                    ? beyond(sm, sm->shuffle_latency)
          : op == KVM_LDS || op == KVM_LDSM ? beyond(sm, sm->shared_latency)
                                            : 0;
 }
@@ -216,7 +219,8 @@ static void issue(machine *m, warp *w, double t) {
     read = serve(&m->l1, t + TAKEN_IN, s->waves * sm->wave_interval, count_in(m, w, &m->busy_l1));
     arrives = read;
     if (s->op == KVM_LDG || s->op == KVM_CP) arrives = fetch(m, w, s, read);
-    else if (s->op == KVM_STG) (void)serve(&m->link, read, s->bytes / sm->link_bytes, count_in(m, w, &m->busy_link));
+    else if (s->op == KVM_STG)
+      (void)serve(&m->link, read, s->bytes / sm->link_bytes, count_in(m, w, &m->busy_link));
     else arrives += shared_latency(sm, (kvm_op)s->op);
   }
   set_mark(w, s->set, arrives);
@@ -235,7 +239,8 @@ static void issue(machine *m, warp *w, double t) {
   settle(m, w);
 }
 
-/* Tiles until the pipeline is steady: queues fill while groups may still be opened, so a few times their number. */
+/* Tiles until the pipeline is steady: queues fill while groups may still be opened, so a few times their
+ * number. */
 static int warm_tiles(const kvm_block *block) {
   int open = 0;
   for (unsigned r = 0; r < block->roles; r++)
@@ -274,14 +279,17 @@ static kv_status run_all(machine *m, kv_error *err) {
     }
     if (best < STOPPED) issue(m, &m->w[first], best);
     else if (done == m->warps) return KV_OK;
-    else return kv_fail(err, KV_ERR_INPUT, "program: a barrier that not all of its warps reach: nobody can go on");
+    else
+      return kv_fail(err, KV_ERR_INPUT,
+                     "program: a barrier that not all of its warps reach: nobody can go on");
   }
 }
 
-/* Warps that no barrier holds together drift apart, and their own paces underrate a full queue: no tile can take less
- * than its service on any unit. */
+/* Warps that no barrier holds together drift apart, and their own paces underrate a full queue: no tile can
+ * take less than its service on any unit. */
 static void read_out(const machine *m, kvm_sm_time *time) {
-  const double busy[5] = {m->busy_issue / SCHEDULERS, m->busy_mma / SCHEDULERS, m->busy_l1, m->busy_link, m->busy_dram};
+  const double busy[5] = {m->busy_issue / SCHEDULERS, m->busy_mma / SCHEDULERS, m->busy_l1, m->busy_link,
+                          m->busy_dram};
   double *share[5] = {&time->issue, &time->mma, &time->l1, &time->link, &time->dram}, end = 0;
   time->tile = (m->tile_end[m->tiles] - m->tile_end[m->warm]) / m->warps / COUNTED;
   for (int k = 0; k < 5; k++) time->tile = fmax(time->tile, busy[k] / m->tiles);
@@ -296,9 +304,9 @@ kv_status kvm_sm_run(const kvm_sm *sm, const kvm_block *block, unsigned resident
   if (!per_block || !resident || per_block * resident > KVM_MAX_SM_WARPS)
     return kv_fail(err, KV_ERR_INPUT, "%u blocks of %u warps: an SM holds 1 to %d warps", resident, per_block,
                    KVM_MAX_SM_WARPS);
+  kv_status st = KV_OK;
   machine *m = calloc(1, sizeof *m);
-  kv_status st = m ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  if (st) return st;
+  if (!m) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
   *m = (machine){.sm = sm, .block = block, .misses = misses, .per_block = per_block};
   m->bar = calloc(resident, sizeof *m->bar);
   m->count = calloc(resident, sizeof *m->count);

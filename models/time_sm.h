@@ -1,11 +1,12 @@
-/* time_sm.h - one SM running the warps of its resident blocks, instruction by instruction, against its own pipes and
- * its share of the L2 and the memory.
+/* time_sm.h - one SM running the warps of its resident blocks, instruction by instruction, against its own
+ * pipes and its share of the L2 and the memory.
  *
- * A warp issues in order. Each of an SM's four schedulers issues one instruction a cycle, from the warp that can go
- * first; warp w of the SM belongs to scheduler w mod 4. Pipes are servers: matrix and special-function unit a
- * scheduler; the L1/shared-memory pipe, 128 B a wavefront; the L2 -> SM link; this SM's share of the memory bandwidth.
- * A load arrives after the queues before it and the latency of where it hits. So one mechanism gives issue, latency,
- * bandwidth and barrier limits, whichever binds. Times are cycles of the SM clock.
+ * A warp issues in order. Each of an SM's four schedulers issues one instruction a cycle, from the warp that
+ * can go first; warp w of the SM belongs to scheduler w mod 4. Pipes are servers: matrix and special-function
+ * unit a scheduler; the L1/shared-memory pipe, 128 B a wavefront; the L2 -> SM link; this SM's share of the
+ * memory bandwidth. A load arrives after the queues before it and the latency of where it hits. So one
+ * mechanism gives issue, latency, bandwidth and barrier limits, whichever binds. Times are cycles of the SM
+ * clock.
  */
 #ifndef KVM_TIME_SM_H
 #define KVM_TIME_SM_H
@@ -15,15 +16,17 @@
 #include "time_program.h"
 
 typedef struct kvm_sm {
-  /* From issue to the first dependent issue, idle, for one wavefront: what a chain of dependent accesses shows. */
+  /* From issue to the first dependent issue, idle, for one wavefront: what a chain of dependent accesses
+   * shows. */
   double l1_latency, l2_latency, dram_latency, shared_latency, shuffle_latency;
   double mma_latency, sfu_latency, barrier_latency;
-  double mma_interval;     /* between two mma of one scheduler */
-  double sfu_interval;     /* between two sfu of one scheduler */
-  double wave_interval;    /* a wavefront of the L1/shared-memory pipe */
-  double link_bytes;       /* B a cycle over this SM's link, its share of the L2 included */
-  double dram_bytes;       /* B a cycle of this SM's rows and indices out of memory; other SMs' use and sharing included */
-  double line_bytes;       /* memory hands out at least this much: the next indices of a line come from L2 */
+  double mma_interval;  /* between two mma of one scheduler */
+  double sfu_interval;  /* between two sfu of one scheduler */
+  double wave_interval; /* a wavefront of the L1/shared-memory pipe */
+  double link_bytes;    /* B a cycle over this SM's link, its share of the L2 included */
+  double dram_bytes;    /* B a cycle of this SM's rows and indices out of memory; other SMs' use and sharing
+                           included */
+  double line_bytes;    /* memory hands out at least this much: the next indices of a line come from L2 */
 } kvm_sm;
 
 /* One kind of warps of a block. All kinds make the same number of tiles. */
@@ -41,8 +44,9 @@ void kvm_block_free(kvm_block *block);
 unsigned kvm_block_warps(const kvm_block *block);
 
 typedef struct kvm_sm_time {
-  double once;  /* cycles of a block with no tile more than those simulated, minus `tile` for each: begin, fill, end */
-  double tile;  /* cycles a tile in the steady state */
+  double once; /* cycles of a block with no tile more than those simulated, minus `tile` for each: begin,
+                  fill, end */
+  double tile; /* cycles a tile in the steady state */
   double issue, mma, l1, link, dram; /* share of those units' time in use, 0 to 1 */
 } kvm_sm_time;
 

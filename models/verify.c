@@ -274,7 +274,8 @@ static uint32_t split_count(const kvm_structure *k, const kvm_verify *p, uint64_
 
 /* Where blocks stand and how many loop turns they make. */
 static void place(const kvm_structure *k, const kvm_verify *p, double sms, uint64_t side, kvm_work *w) {
-  uint64_t tail = ceil_div(p->queries, k->tile_tokens); /* the tree's own rows: masked tiles of a request's last piece */
+  uint64_t tail =
+      ceil_div(p->queries, k->tile_tokens); /* the tree's own rows: masked tiles of a request's last piece */
   uint64_t per_request = ceil_div(p->longest, k->tile_tokens);
   bool alike = p->batch == 1 || p->longest * p->batch == p->tokens;
   /* unequal requests: padding of their last tiles left out */
@@ -289,7 +290,8 @@ static void place(const kvm_structure *k, const kvm_verify *p, double sms, uint6
   }
   w->splits = split_count(k, p, side, sms, w->blocks_per_sm);
   w->blocks = side * p->batch * w->splits;
-  w->block_tiles = (double)(ceil_div(ceil_div(p->longest, w->splits), k->tile_tokens) + (w->splits == 1 ? tail : 0));
+  w->block_tiles =
+      (double)(ceil_div(ceil_div(p->longest, w->splits), k->tile_tokens) + (w->splits == 1 ? tail : 0));
 }
 
 static void attention_work(const kvm_structure *k, const kvm_verify *p, double sms, kvm_work *w,

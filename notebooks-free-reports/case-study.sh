@@ -38,13 +38,9 @@ h200=$(value time_s "$out/h200-points.json")
 random=$(cell sglang_extend_32x64 8 131072 random) contiguous=$(cell sglang_extend_32x64 8 131072 contiguous)
 aliased=$(cell sglang_extend_32x64 8 131072 aliased) heads64=$(cell sglang_extend_32x64 64 131072 random)
 random32=$(cell sglang_extend_32x32 8 131072 random)
-for c in placement work serial "exposed memory" scatter overhead; do
-  name=$(echo "$c" | tr ' ' _)
-  set -- $(cause "$out/h200-points.json" "$c")
-  eval "h_nats_$name=$1 h_gain_$name=$2"
-  set -- $(cause "$out/sm_120-points.json" "$c")
-  eval "s_nats_$name=$1 s_gain_$name=$2"
-done
+# nats|gain GPU CAUSE DECIMALS
+nats() { cause "$out/$1-points.json" "$2" | awk -v d="$3" '{ printf "%.*f", d, $1 }'; }
+gain() { cause "$out/$1-points.json" "$2" | awk -v d="$3" '{ printf "%.*fx", d, $2 }'; }
 kv=$(calc "%.0f" "131072 * 1152")
 # T4 of the first point: what the kernel needs on its few SMs with every row at hand. If scatter or row latency were all that
 # lies above it, taking them away would gain this much.
@@ -76,12 +72,12 @@ same kernel; $(awk -F': ' '/^# status/ { print $2 ": " $3; exit }' "$measured/sg
 
 | cause | H200: nats | gain of removing it alone | RTX PRO 6000: nats | gain |
 |---|---|---|---|---|
-| placement: SMs without a block | $(calc "%.2f" "$h_nats_placement") | $(calc "%.1fx" "$h_gain_placement") | $(calc "%.2f" "$s_nats_placement") | $(calc "%.1fx" "$s_gain_placement") |
-| work: rows fetched twice and for each head, 9 of 32 rows used | $(calc "%.2f" "$h_nats_work") | $(calc "%.1fx" "$h_gain_work") | $(calc "%.2f" "$s_nats_work") | $(calc "%.1fx" "$s_gain_work") |
-| serial: chains and barriers in a block | $(calc "%.2f" "$h_nats_serial") | $(calc "%.1fx" "$h_gain_serial") | $(calc "%.2f" "$s_nats_serial") | $(calc "%.1fx" "$s_gain_serial") |
-| exposed memory: misses of rows and slot numbers | $(calc "%.2f" "$h_nats_exposed_memory") | $(calc "%.1fx" "$h_gain_exposed_memory") | $(calc "%.2f" "$s_nats_exposed_memory") | $(calc "%.1fx" "$s_gain_exposed_memory") |
-| scatter | $(calc "%.2f" "$h_nats_scatter") | $(calc "%.2fx" "$h_gain_scatter") | $(calc "%.2f" "$s_nats_scatter") | $(calc "%.2fx" "$s_gain_scatter") |
-| overhead: launch | $(calc "%.2f" "$h_nats_overhead") | $(calc "%.2fx" "$h_gain_overhead") | $(calc "%.2f" "$s_nats_overhead") | $(calc "%.2fx" "$s_gain_overhead") |
+| placement: SMs without a block | $(nats h200 "placement" 2) | $(gain h200 "placement" 1) | $(nats sm_120 "placement" 2) | $(gain sm_120 "placement" 1) |
+| work: rows fetched twice and for each head, 9 of 32 rows used | $(nats h200 "work" 2) | $(gain h200 "work" 1) | $(nats sm_120 "work" 2) | $(gain sm_120 "work" 1) |
+| serial: chains and barriers in a block | $(nats h200 "serial" 2) | $(gain h200 "serial" 1) | $(nats sm_120 "serial" 2) | $(gain sm_120 "serial" 1) |
+| exposed memory: misses of rows and slot numbers | $(nats h200 "exposed memory" 2) | $(gain h200 "exposed memory" 1) | $(nats sm_120 "exposed memory" 2) | $(gain sm_120 "exposed memory" 1) |
+| scatter | $(nats h200 "scatter" 2) | $(gain h200 "scatter" 2) | $(nats sm_120 "scatter" 2) | $(gain sm_120 "scatter" 2) |
+| overhead: launch | $(nats h200 "overhead" 2) | $(gain h200 "overhead" 2) | $(nats sm_120 "overhead" 2) | $(gain sm_120 "overhead" 2) |
 
 Modelled time of one layer on the H200: $(calc "%.2f" "$h200 * 1e3") ms; measured: $(calc "%.2f" "$contiguous / 1e3") ms contiguous, $(calc "%.2f" "$random / 1e3") ms random.
 
@@ -89,7 +85,7 @@ What the chain is: the machine code that Triton makes of this kernel loads one s
 address and only then loads the next: 34 loads, one after the other, in every tile of 64 tokens (17 in a tile of 32), each a trip to the L1,
 the L2 or, for every second new sector, the memory. No counter of idle memory shows that, and defragmentation does not touch it.
 That is also why \`aliased\` rows gain little: their slot numbers still come from memory. The model says that a run with warm slot
-numbers too would take $(calc "%.0f" "100 / $h_gain_exposed_memory") % of the time: to be measured.
+numbers too would take $(cause "$out/h200-points.json" "exposed memory" | awk '{ printf "%.0f", 100 / $2 }') % of the time: to be measured.
 
 ## The RTX PRO 6000, modelled, nothing tuned
 
@@ -111,7 +107,7 @@ numbers too would take $(calc "%.0f" "100 / $h_gain_exposed_memory") % of the ti
 ## Verdict
 
 Under-filled hardware first (placement), then redundant work and the serial chain inside a block. Not scatter; and not the latency of KV rows, which is
-6 % on the H200. Splitting the prefix over the SMs gains up to $(calc "%.0f" "$s_gain_placement")x by itself on the RTX PRO 6000, defragmentation $(calc "%.2f" "$s_gain_scatter")x.
+6 % on the H200. Splitting the prefix over the SMs gains up to $(gain sm_120 "placement" 0) by itself on the RTX PRO 6000, defragmentation $(gain sm_120 "scatter" 2).
 
 Where this contradicts the story told: "130x below the memory's peak" counts work that is not memory's; "latency-bound" is right about the SMs' waiting and
 wrong about what for: slot numbers one at a time, barriers and products, not KV rows; and 14 GB/s and 1.4 s are not the same run.
@@ -135,8 +131,8 @@ EOT
 } >"$out/explanations.tsv"
 {
   printf 'cause\th200\tsm_120\n'
-  for c in placement work serial exposed_memory scatter overhead; do
-    eval "printf '%s\t%s\t%s\n' '$(echo $c | tr _ ' ')' \$h_nats_$c \$s_nats_$c"
+  for c in placement work serial "exposed memory" scatter overhead; do
+    printf '%s\t%s\t%s\n' "$c" "$(nats h200 "$c" 4)" "$(nats sm_120 "$c" 4)"
   done
 } >"$out/ladder.tsv"
 {

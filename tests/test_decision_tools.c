@@ -27,7 +27,9 @@ static const char *text_file(const char *name, const char *text) {
 static void csv_cells_are_cut(void) {
   static const char *const header[] = {"Name", NULL};
   kva_csv c;
-  const char *path = text_file("a.csv", "==PROF== noise, with a comma\r\n\"A\",\"Name\",B\r\n1,\"x \"\"y\"\", z\",\"1,234.5\"\r\n\r\n2,short\r\n");
+  const char *path = text_file("a.csv",
+                               "==PROF== noise, with a comma\r\n\"A\",\"Name\",B\r\n1,\"x \"\"y\"\", "
+                               "z\",\"1,234.5\"\r\n\r\n2,short\r\n");
   CU_ASSERT_EQUAL_FATAL(kva_csv_read(path, header, &c, NULL), KV_OK);
   CU_ASSERT(c.rows == 3 && c.columns == 3);
   CU_ASSERT_STRING_EQUAL(kva_csv_cell(&c, 1, 1), "x \"y\", z");
@@ -44,7 +46,8 @@ static void csv_cells_are_cut(void) {
 
 static void a_step_adds_up(void) {
   kva_step_rest rest;
-  CU_ASSERT_EQUAL_FATAL(kva_step_read(text_file("parts", "# the rest\nmoe 5\n\ngemm 2.5 10\n"), &rest, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kva_step_read(text_file("parts", "# the rest\nmoe 5\n\ngemm 2.5 10\n"), &rest, NULL),
+                        KV_OK);
   CU_ASSERT(rest.n == 2 && !strcmp(rest.component[1].name, "gemm"));
   NEAR(kva_step_rest_time(&rest, 100000), 7.5e-3 + 1e-3, 1e-12); /* 10 us each 1000 tokens */
   kva_step_point p = {.prefix = 100000, .attention = 1e-3, .low = 0.5e-3, .high = 2e-3, .floor = 0.1e-3};
@@ -63,9 +66,11 @@ static void a_step_adds_up(void) {
 static void profiles_become_components(void) {
   kva_step_rest rest;
   double left_out;
-  const char *nsys = text_file("n.csv", "Time (%),Total Time (ns),Instances,Avg (ns),Name\n50.0,20000000,610,1,_fwd_kernel\n"
-                                        "30.0,8000000,10,1,\"nvjet_tst_128x8(float, int)\"\n10.0,3000000,2,1,ncclDevKernel_AllReduce\n"
-                                        "9.0,1000000,1,1,rms_norm_kernel\n1.0,500000,1,1,fused_moe_kernel\n");
+  const char *nsys = text_file(
+      "n.csv",
+      "Time (%),Total Time (ns),Instances,Avg (ns),Name\n50.0,20000000,610,1,_fwd_kernel\n"
+      "30.0,8000000,10,1,\"nvjet_tst_128x8(float, int)\"\n10.0,3000000,2,1,ncclDevKernel_AllReduce\n"
+      "9.0,1000000,1,1,rms_norm_kernel\n1.0,500000,1,1,fused_moe_kernel\n");
   CU_ASSERT_EQUAL_FATAL(kva_step_profile(nsys, 10, KVA_ATTENTION_NAMES, &rest, &left_out, NULL), KV_OK);
   NEAR(left_out, 2e-3, 1e-12);
   NEAR(kva_step_rest_time(&rest, 0), 1.25e-3, 1e-12);
@@ -74,19 +79,27 @@ static void profiles_become_components(void) {
   CU_ASSERT_EQUAL_FATAL(kva_step_profile(torch, 1, KVA_ATTENTION_NAMES, &rest, &left_out, NULL), KV_OK);
   NEAR(left_out, 1e-3, 1e-12); /* microseconds */
   NEAR(kva_step_rest_time(&rest, 0), 0.3e-3, 1e-12);
-  CU_ASSERT_EQUAL(kva_step_profile(text_file("t.csv", "key,count\na,1\n"), 1, "x", &rest, &left_out, NULL), KV_ERR_INPUT);
-  CU_ASSERT_EQUAL(kva_step_profile(text_file("t.csv", "Name,Total Time (ns)\na,abc\n"), 1, "x", &rest, &left_out, NULL), KV_ERR_INPUT);
+  CU_ASSERT_EQUAL(kva_step_profile(text_file("t.csv", "key,count\na,1\n"), 1, "x", &rest, &left_out, NULL),
+                  KV_ERR_INPUT);
+  CU_ASSERT_EQUAL(
+      kva_step_profile(text_file("t.csv", "Name,Total Time (ns)\na,abc\n"), 1, "x", &rest, &left_out, NULL),
+      KV_ERR_INPUT);
 }
 
 static int roofline(const char *args) {
-  return kv_run(NULL, NULL, "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s %s", kv_tmp(""), kv_program("roofline"), args);
+  return kv_run(NULL, NULL, "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s %s", kv_tmp(""),
+                kv_program("roofline"), args);
 }
 
-/* The story's 1.4 s a step at 128k with 61 layers, 8 heads: the bar is a factor of 1.5, nothing was tuned to hit it. */
+/* The story's 1.4 s a step at 128k with 61 layers, 8 heads: the bar is a factor of 1.5, nothing was tuned to
+ * hit it. */
 static void the_told_step_is_met(void) {
   char *out;
-  CU_ASSERT_EQUAL(kv_run(&out, NULL, "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s step --gpu sm_120 --prefix 131072 -o step.h5 -q | awk '$2 == 131072 {print $5}'",
-                         kv_tmp(""), kv_program("roofline")), 0);
+  CU_ASSERT_EQUAL(kv_run(&out, NULL,
+                         "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s step --gpu sm_120 --prefix 131072 "
+                         "-o step.h5 -q | awk '$2 == 131072 {print $5}'",
+                         kv_tmp(""), kv_program("roofline")),
+                  0);
   double ms = atof(out);
   CU_ASSERT(ms > 1400 / 1.5 && ms < 1400 * 1.5);
   free(out);
@@ -111,14 +124,23 @@ static void dataset(const char *name, double time, double low, double high, uint
   const struct {
     const char *name;
     const uint32_t *v;
-  } whole[] = {{"points/kernel", kernel}, {"points/layout", zero}, {"points/heads", eight}, {"points/queries", nine}, {"points/batch", one}};
-  for (size_t i = 0; i < 5; i++) (void)kv_h5_write(out.file, whole[i].name, H5T_STD_U32LE, 2, whole[i].v, "1", "x", KV_H5_SMALL, NULL);
+  } whole[] = {{"points/kernel", kernel},
+               {"points/layout", zero},
+               {"points/heads", eight},
+               {"points/queries", nine},
+               {"points/batch", one}};
+  for (size_t i = 0; i < 5; i++)
+    (void)kv_h5_write(out.file, whole[i].name, H5T_STD_U32LE, 2, whole[i].v, "1", "x", KV_H5_SMALL, NULL);
   (void)kv_h5_write(out.file, "points/prefix", H5T_STD_U64LE, 2, where, "token", "x", KV_H5_SMALL, NULL);
   const struct {
     const char *name;
     const double *v;
-  } reals[] = {{"points/measured", t}, {"points/measured_low", lo}, {"points/measured_high", hi}, {"points/time", none}};
-  for (size_t i = 0; i < 4; i++) (void)kv_h5_write(out.file, reals[i].name, H5T_IEEE_F64LE, 2, reals[i].v, "s", "x", KV_H5_SMALL, NULL);
+  } reals[] = {{"points/measured", t},
+               {"points/measured_low", lo},
+               {"points/measured_high", hi},
+               {"points/time", none}};
+  for (size_t i = 0; i < 4; i++)
+    (void)kv_h5_write(out.file, reals[i].name, H5T_IEEE_F64LE, 2, reals[i].v, "s", "x", KV_H5_SMALL, NULL);
   CU_ASSERT_EQUAL(kv_h5_commit(&out, NULL), KV_OK);
 }
 
@@ -156,11 +178,14 @@ static void slower_points_miss_the_bar(void) {
 
 /* Counters of SGLang's Triton kernel (v0.4.3) on an H200: 131072 tokens, 8 heads. */
 static const char wide[] =
-    "==PROF== Connected\n\"ID\",\"Kernel Name\",\"device__attribute_display_name\",\"dram__bytes_read.sum\",\"gpu__time_duration.sum\","
+    "==PROF== Connected\n\"ID\",\"Kernel "
+    "Name\",\"device__attribute_display_name\",\"dram__bytes_read.sum\",\"gpu__time_duration.sum\","
     "\"l1tex__m_xbar2l1tex_read_bytes.sum\",\"l1tex__data_pipe_lsu_wavefronts.sum\",\"launch__grid_size\","
-    "\"smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio\",\"smsp__average_warps_issue_stalled_wait_per_issue_active.ratio\"\n"
+    "\"smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio\",\"smsp__average_warps_"
+    "issue_stalled_wait_per_issue_active.ratio\"\n"
     "\"\",\"\",\"\",\"Mbyte\",\"msecond\",\"Gbyte\",\"\",\"\",\"inst\",\"inst\"\n"
-    "\"0\",\"_fwd_kernel\",\"NVIDIA H200\",\"152.0\",\"15.83\",\"2.25\",\"108,500,000\",\"8\",\"3.8\",\"6.2\"\n";
+    "\"0\",\"_fwd_kernel\",\"NVIDIA "
+    "H200\",\"152.0\",\"15.83\",\"2.25\",\"108,500,000\",\"8\",\"3.8\",\"6.2\"\n";
 
 static void an_ncu_csv_is_read_in_both_forms(void) {
   kva_profile p;
@@ -172,25 +197,35 @@ static void an_ncu_csv_is_read_in_both_forms(void) {
   NEAR(p.kernel[0].m[KVA_M_WAVEFRONTS], 108.5e6, 1e-12);
   CU_ASSERT(p.kernel[0].m[KVA_M_GRID] == 8 && isnan(p.kernel[0].m[KVA_M_TENSOR]));
   kva_profile_free(&p);
-  CU_ASSERT_EQUAL_FATAL(kva_profile_read(text_file("l.csv", "\"ID\",\"Kernel Name\",\"Grid Size\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n"
-                                                            "\"0\",\"a\",\"(8, 2, 1)\",\"Duration\",\"us\",\"1,500.5\"\n"
-                                                            "\"0\",\"a\",\"(8, 2, 1)\",\"gpu__time_duration.sum\",\"nsecond\",\"1,500,500\"\n"
-                                                            "\"1\",\"b\",\"(1, 1, 1)\",\"Duration\",\"us\",\"2\"\n"),
-                                         &p, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(
+      kva_profile_read(
+          text_file("l.csv",
+                    "\"ID\",\"Kernel Name\",\"Grid Size\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n"
+                    "\"0\",\"a\",\"(8, 2, 1)\",\"Duration\",\"us\",\"1,500.5\"\n"
+                    "\"0\",\"a\",\"(8, 2, 1)\",\"gpu__time_duration.sum\",\"nsecond\",\"1,500,500\"\n"
+                    "\"1\",\"b\",\"(1, 1, 1)\",\"Duration\",\"us\",\"2\"\n"),
+          &p, NULL),
+      KV_OK);
   CU_ASSERT(p.n == 2 && p.kernel[0].m[KVA_M_GRID] == 16);
   NEAR(p.kernel[0].m[KVA_M_DURATION], 1500.5e-6, 1e-12);
   NEAR(p.kernel[1].m[KVA_M_DURATION], 2e-6, 1e-12);
   kva_profile_free(&p);
-  CU_ASSERT_EQUAL(kva_profile_read(text_file("x.csv", "\"ID\",\"Kernel Name\"\n\"0\",\"a\"\n"), &p, NULL), KV_ERR_INPUT);
+  CU_ASSERT_EQUAL(kva_profile_read(text_file("x.csv", "\"ID\",\"Kernel Name\"\n\"0\",\"a\"\n"), &p, NULL),
+                  KV_ERR_INPUT);
   CU_ASSERT_EQUAL(kva_profile_read(text_file("x.csv", "hello\n"), &p, NULL), KV_ERR_INPUT);
 }
 
 static void the_verdict_is_not_latency(void) {
   char *out;
   (void)text_file("w.csv", wide);
-  CU_ASSERT_EQUAL(kv_run(&out, NULL, "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s diagnose --csv w.csv --prefix 131072", kv_tmp(""), kv_program("roofline")), 0);
+  CU_ASSERT_EQUAL(
+      kv_run(&out, NULL,
+             "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s diagnose --csv w.csv --prefix 131072",
+             kv_tmp(""), kv_program("roofline")),
+      0);
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "placement 2.8 nats (8 of 132 SMs busy)"));
-  CU_ASSERT_PTR_NOT_NULL(strstr(out, "between 0 and 22 % of the time")); /* (15.83 - 6.87) ms x 38 % / 15.83 ms */
+  CU_ASSERT_PTR_NOT_NULL(
+      strstr(out, "between 0 and 22 % of the time")); /* (15.83 - 6.87) ms x 38 % / 15.83 ms */
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "an idle memory says nothing about latency"));
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "scatter: not known"));
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "not in the csv: matrix instructions"));

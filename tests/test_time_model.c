@@ -1,5 +1,5 @@
-/* The time model: programs, one SM, kernels' declarations, T5 to T7. Expected cycles are worked out by hand from the
- * rules in time_sm.h; the machine below has round numbers. */
+/* The time model: programs, one SM, kernels' declarations, T5 to T7. Expected cycles are worked out by hand
+ * from the rules in time_sm.h; the machine below has round numbers. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,10 +23,13 @@ static kvm_program program(const char *text) {
 }
 
 static void words_become_steps(void) {
-  kvm_program p = program("alu*9:26<ab ldg16.row*2:8>c^d 3( mma:7<c 2( ldsm4>e ) ) bar.3/4 cp16.row commit group*1");
+  kvm_program p =
+      program("alu*9:26<ab ldg16.row*2:8>c^d 3( mma:7<c 2( ldsm4>e ) ) bar.3/4 cp16.row commit group*1");
   CU_ASSERT_EQUAL(p.steps, 1 + 2 + 9 + 4);
-  CU_ASSERT(p.step[0].op == KVM_ALU && p.step[0].count == 9 && p.step[0].cycles == 26 && p.step[0].waits == 3);
-  CU_ASSERT(p.step[1].op == KVM_LDG && p.step[1].where == KVM_ROW && p.step[1].bytes == 512 && p.step[1].waves == 4);
+  CU_ASSERT(p.step[0].op == KVM_ALU && p.step[0].count == 9 && p.step[0].cycles == 26 &&
+            p.step[0].waits == 3);
+  CU_ASSERT(p.step[1].op == KVM_LDG && p.step[1].where == KVM_ROW && p.step[1].bytes == 512 &&
+            p.step[1].waves == 4);
   CU_ASSERT(p.step[1].cycles == 4 && p.step[1].set == 2 && p.step[1].read == 3);
   CU_ASSERT(p.step[3].op == KVM_MMA_OP && p.step[3].cycles == 7 && p.step[3].waits == 4);
   CU_ASSERT(p.step[4].op == KVM_LDSM && p.step[5].op == KVM_LDSM && p.step[6].op == KVM_MMA_OP);
@@ -43,9 +46,31 @@ static void words_become_steps(void) {
 }
 
 static void bad_words_are_named(void) {
-  static const char *const bad[] = {"foo", "alu*0", "alu*", "mma>g", "mma<", "ldg16.rows", "lds4.row", "bar.16/4", "bar.1/0",
-                                    "bar.x", "arrive", "3( mma", "mma )", "0( mma )", "3 mma", "alu*9:5", "alu;", "mma*70000",
-                                    "99999( 9999( mma ) )", "ldg8.index/0", "1(1(1(1(1(1(1(1(1(1( mma ))))))))))", "post", "post.1/2", "await.1", "land.16"};
+  static const char *const bad[] = {"foo",
+                                    "alu*0",
+                                    "alu*",
+                                    "mma>g",
+                                    "mma<",
+                                    "ldg16.rows",
+                                    "lds4.row",
+                                    "bar.16/4",
+                                    "bar.1/0",
+                                    "bar.x",
+                                    "arrive",
+                                    "3( mma",
+                                    "mma )",
+                                    "0( mma )",
+                                    "3 mma",
+                                    "alu*9:5",
+                                    "alu;",
+                                    "mma*70000",
+                                    "99999( 9999( mma ) )",
+                                    "ldg8.index/0",
+                                    "1(1(1(1(1(1(1(1(1(1( mma ))))))))))",
+                                    "post",
+                                    "post.1/2",
+                                    "await.1",
+                                    "land.16"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     kvm_program p;
     kv_error err = {KV_OK, ""};
@@ -56,10 +81,20 @@ static void bad_words_are_named(void) {
 
 /* ---- one SM ---- */
 
-static const kvm_sm round_sm = {.l1_latency = 40, .l2_latency = 300, .dram_latency = 700, .shared_latency = 30,
-                                .shuffle_latency = 25, .mma_latency = 33, .sfu_latency = 20, .barrier_latency = 20,
-                                .mma_interval = 8, .sfu_interval = 8, .wave_interval = 1, .link_bytes = 64,
-                                .dram_bytes = 16, .line_bytes = 128};
+static const kvm_sm round_sm = {.l1_latency = 40,
+                                .l2_latency = 300,
+                                .dram_latency = 700,
+                                .shared_latency = 30,
+                                .shuffle_latency = 25,
+                                .mma_latency = 33,
+                                .sfu_latency = 20,
+                                .barrier_latency = 20,
+                                .mma_interval = 8,
+                                .sfu_interval = 8,
+                                .wave_interval = 1,
+                                .link_bytes = 64,
+                                .dram_bytes = 16,
+                                .line_bytes = 128};
 
 static kvm_sm_time run(unsigned warps, const char *tile, unsigned resident, bool misses) {
   const kvm_misses which = misses ? KVM_COLD : KVM_WARM;
@@ -76,21 +111,26 @@ static kvm_sm_time run(unsigned warps, const char *tile, unsigned resident, bool
 }
 
 static void issue_slots_bind(void) {
-  CU_ASSERT_DOUBLE_EQUAL(run(1, "alu*100:400", 1, true).tile, 400, 1e-9);  /* one warp: its own stalls */
-  CU_ASSERT_DOUBLE_EQUAL(run(8, "100( alu:4 )", 1, true).tile, 400, 1e-9); /* two a scheduler still fit in between */
-  CU_ASSERT_DOUBLE_EQUAL(run(32, "100( alu:4 )", 1, true).tile, 800, 8);   /* eight do not: 8 x 100 slots */
+  CU_ASSERT_DOUBLE_EQUAL(run(1, "alu*100:400", 1, true).tile, 400, 1e-9); /* one warp: its own stalls */
+  CU_ASSERT_DOUBLE_EQUAL(run(8, "100( alu:4 )", 1, true).tile, 400,
+                         1e-9); /* two a scheduler still fit in between */
+  CU_ASSERT_DOUBLE_EQUAL(run(32, "100( alu:4 )", 1, true).tile, 800, 8); /* eight do not: 8 x 100 slots */
   NEAR(run(32, "100( alu:4 )", 1, true).issue, 1, 0.02);
 }
 
 static void pipes_bind(void) {
-  CU_ASSERT_DOUBLE_EQUAL(run(4, "mma*100", 1, true).tile, 800, 1e-9);   /* a scheduler each: 100 x 8 */
+  CU_ASSERT_DOUBLE_EQUAL(run(4, "mma*100", 1, true).tile, 800, 1e-9); /* a scheduler each: 100 x 8 */
   CU_ASSERT_DOUBLE_EQUAL(run(8, "mma*100", 1, true).tile, 1600, 8);
-  CU_ASSERT_DOUBLE_EQUAL(run(4, "mma*100", 2, true).tile, 1600, 1e-6);  /* two blocks beside each other are the same */
-  CU_ASSERT_DOUBLE_EQUAL(run(8, "ldsm4*50", 1, true).tile, 1600, 1e-6); /* 8 x 50 x 4 wavefronts, one a cycle */
+  CU_ASSERT_DOUBLE_EQUAL(run(4, "mma*100", 2, true).tile, 1600,
+                         1e-6); /* two blocks beside each other are the same */
+  CU_ASSERT_DOUBLE_EQUAL(run(8, "ldsm4*50", 1, true).tile, 1600,
+                         1e-6); /* 8 x 50 x 4 wavefronts, one a cycle */
   NEAR(run(8, "ldsm4*50", 1, true).l1, 1, 0.01);
-  CU_ASSERT_DOUBLE_EQUAL(run(8, "ldg16.again*10>a alu<a", 4, true).tile, 2560, 1); /* 4 x 8 x 10 x 512 B at 64 B a cycle */
+  CU_ASSERT_DOUBLE_EQUAL(run(8, "ldg16.again*10>a alu<a", 4, true).tile, 2560,
+                         1); /* 4 x 8 x 10 x 512 B at 64 B a cycle */
   NEAR(run(8, "ldg16.again*10>a alu<a", 4, true).link, 1, 0.001);
-  CU_ASSERT_DOUBLE_EQUAL(run(8, "ldg16.row*10>a alu<a", 4, true).tile, 10240, 1); /* at 16 B a cycle from memory */
+  CU_ASSERT_DOUBLE_EQUAL(run(8, "ldg16.row*10>a alu<a", 4, true).tile, 10240,
+                         1); /* at 16 B a cycle from memory */
   CU_ASSERT_DOUBLE_EQUAL(run(4, "sfu*10", 1, true).tile, 80, 1e-9);
 }
 
@@ -99,9 +139,11 @@ static void dependent_loads_take_their_latency(void) {
   CU_ASSERT_DOUBLE_EQUAL(run(1, "10( ldg8.hot/32>a alu<a )", 1, true).tile, 10 * (40 + 1), 1e-9);
   CU_ASSERT_DOUBLE_EQUAL(run(1, "10( ldg8.index/32>a alu<a )", 1, false).tile, 10 * (0.5 + 300 + 1), 1e-9);
   /* of 8 sectors of 32 B two begin a line of 128 B and come from memory */
-  CU_ASSERT_DOUBLE_EQUAL(run(1, "8( ldg8.index/32>a alu<a )", 1, true).tile, 8 * (0.5 + 1) + 6 * 300 + 2 * 700, 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(run(1, "8( ldg8.index/32>a alu<a )", 1, true).tile,
+                         8 * (0.5 + 1) + 6 * 300 + 2 * 700, 1e-9);
   CU_ASSERT_DOUBLE_EQUAL(run(1, "10( shfl>a alu<a )", 1, true).tile, 10 * (25 + 1), 1e-9);
-  /* a row: 512 B at 16 B a cycle takes 32 cycles after its wavefronts, three more than one, then the latency */
+  /* a row: 512 B at 16 B a cycle takes 32 cycles after its wavefronts, three more than one, then the latency
+   */
   CU_ASSERT_DOUBLE_EQUAL(run(1, "ldg16.row>a alu<a", 1, true).tile, 3 + 32 + 700 + 1, 1e-9);
 }
 
@@ -131,7 +173,8 @@ static void barriers_wait_for_the_last(void) {
   kvm_block_free(&b);
 }
 
-/* A producer two tiles ahead of a consumer that takes 400 cycles: the consumer sets the pace, never starving. */
+/* A producer two tiles ahead of a consumer that takes 400 cycles: the consumer sets the pace, never starving.
+ */
 static void counters_hold_a_ring_together(void) {
   kvm_block b = {.roles = 2};
   kvm_sm_time t;
@@ -202,31 +245,39 @@ static kv_status load_text(const char *text, kvm_declared **k, kv_error *err) {
 static void a_kernel_of_ones_own(void) {
   kvm_declared *k;
   kv_error err = {KV_OK, ""};
-  CU_ASSERT_EQUAL_FATAL(load_text("[kernel]\nname = mine\nlike = split_verify\narch = sm_90\ndescription = d\nsource = s\n"
-                                  "launches = 2\n[structure]\nthreads = 128\ntile_tokens = 32\neven = yes\n"
-                                  "[warps load]\ncount = 1\ntile = cp16.row*4 commit\n  group*1\n[warps math]\ncount = 3\n"
-                                  "begin = alu*5\ntile = mma*8\n",
-                                  &k, &err), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(
+      load_text("[kernel]\nname = mine\nlike = split_verify\narch = sm_90\ndescription = d\nsource = s\n"
+                "launches = 2\n[structure]\nthreads = 128\ntile_tokens = 32\neven = yes\n"
+                "[warps load]\ncount = 1\ntile = cp16.row*4 commit\n  group*1\n[warps math]\ncount = 3\n"
+                "begin = alu*5\ntile = mma*8\n",
+                &k, &err),
+      KV_OK);
   CU_ASSERT_STRING_EQUAL(k->structure.name, "mine");
-  CU_ASSERT(k->structure.tile_tokens == 32 && k->structure.even && k->structure.split); /* split is split_verify's */
-  CU_ASSERT(k->launches == 2 && k->block.roles == 2 && k->block.role[0].tile.steps == 6 && k->block.role[1].tile.steps == 8);
+  CU_ASSERT(k->structure.tile_tokens == 32 && k->structure.even &&
+            k->structure.split); /* split is split_verify's */
+  CU_ASSERT(k->launches == 2 && k->block.roles == 2 && k->block.role[0].tile.steps == 6 &&
+            k->block.role[1].tile.steps == 8);
   kvm_declared_free(k);
 }
 
 static void bad_declarations_are_named(void) {
   static const struct {
     const char *text, *says;
-  } bad[] = {{"", "name and arch"},
-             {"[kernel]\nname = x\narch = sm_90\nlike = nope\n[structure]\nthreads = 32\n", "no such kernel"},
-             {"[kernel]\nname = x\narch = sm_90\n[structure]\nthreads = 0\n", "threads"},
-             {"[kernel]\nname = x\narch = sm_90\nlike = split_verify\n[structure]\nbogus = 1\n", "bogus"},
-             {"[kernel]\nname = x\narch = sm_90\nlike = split_verify\n[structure]\nsplit = maybe\n", "yes or no"},
-             {"[kernel]\nname = x\narch = sm_90\nlike = split_verify\n[warps a]\ncount = 2\ntile = mma\n", "32 times"},
-             {"[kernel]\nname = x\narch = sm_90\nlike = split_verify\n[warps a]\ncount = 8\n", "needs count and tile"},
-             {"[kernel]\nname = x\narch = sm_90\nlike = split_verify\n[warps a]\ncount = 8\ntile = mmma\n", "no such instruction"},
-             {"[kernel]\nname = x\nfoo = y\n", "foo"},
-             {"[other]\nname = x\n", "unknown section"},
-             {"nonsense\n", "neither"}};
+  } bad[] = {
+      {"", "name and arch"},
+      {"[kernel]\nname = x\narch = sm_90\nlike = nope\n[structure]\nthreads = 32\n", "no such kernel"},
+      {"[kernel]\nname = x\narch = sm_90\n[structure]\nthreads = 0\n", "threads"},
+      {"[kernel]\nname = x\narch = sm_90\nlike = split_verify\n[structure]\nbogus = 1\n", "bogus"},
+      {"[kernel]\nname = x\narch = sm_90\nlike = split_verify\n[structure]\nsplit = maybe\n", "yes or no"},
+      {"[kernel]\nname = x\narch = sm_90\nlike = split_verify\n[warps a]\ncount = 2\ntile = mma\n",
+       "32 times"},
+      {"[kernel]\nname = x\narch = sm_90\nlike = split_verify\n[warps a]\ncount = 8\n",
+       "needs count and tile"},
+      {"[kernel]\nname = x\narch = sm_90\nlike = split_verify\n[warps a]\ncount = 8\ntile = mmma\n",
+       "no such instruction"},
+      {"[kernel]\nname = x\nfoo = y\n", "foo"},
+      {"[other]\nname = x\n", "unknown section"},
+      {"nonsense\n", "neither"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     kvm_declared *k = NULL;
     kv_error err = {KV_OK, ""};
@@ -284,14 +335,15 @@ static const kvm_declared *named(const char *name, int sm) {
   return k;
 }
 
-/* Counters of the Triton kernel on an H200: 15 % of issue slots and 48 % of the L1/shared-memory pipe in use, 108.5 M
- * shared-memory wavefronts at 131072 with 8 heads. */
+/* Counters of the Triton kernel on an H200: 15 % of issue slots and 48 % of the L1/shared-memory pipe in use,
+ * 108.5 M shared-memory wavefronts at 131072 with 8 heads. */
 static void the_program_has_the_work_that_counters_show(void) {
   kvm_verify p = kvm_verify_default(131072);
   asked a;
   ask("h200", named("sglang_extend_32x64", 90), &p, &a);
   NEAR(a.work.chip[KVM_L1] / 128, 108.5e6, 0.03);
-  NEAR(a.work.chip[KVM_MMA], 8.0 * 2049 * 32 * 64 * 2 * 1088, 1e-9); /* 8 heads x tiles x 32 x 64 x 1088 x 2 */
+  NEAR(a.work.chip[KVM_MMA], 8.0 * 2049 * 32 * 64 * 2 * 1088,
+       1e-9);                            /* 8 heads x tiles x 32 x 64 x 1088 x 2 */
   double warm = a.p.cold / a.p.resident; /* the counters were read with a warm L2 */
   NEAR(a.p.steady.issue * warm, 0.15, 0.1);
   NEAR(a.p.steady.l1 * warm, 0.48, 0.2);
@@ -355,10 +407,13 @@ static double planted(const char *structure, const char *tile, kvm_cause cause, 
   kvm_verify p = kvm_verify_default(131072);
   const char *with[2] = {"cp16.row*9 commit group*3 alu*20", tile}, *shape[2] = {"", structure};
   for (int i = 0; i < 2; i++) {
-    (void)snprintf(text, sizeof text,
-                   "[kernel]\nname = k%d\nlike = split_verify\narch = sm_90\ndescription = d\nsource = s\n[structure]\n"
-                   "threads = 256\ntile_tokens = 32\nblock_rows = 72\nregisters = 64\nshared_bytes = 40960\neven = yes\n%s"
-                   "[warps all]\ncount = 8\ntile = %s\n", i, shape[i], with[i]);
+    (void)snprintf(
+        text, sizeof text,
+        "[kernel]\nname = k%d\nlike = split_verify\narch = sm_90\ndescription = d\nsource = s\n[structure]\n"
+        "threads = 256\ntile_tokens = 32\nblock_rows = 72\nregisters = 64\nshared_bytes = 40960\neven = "
+        "yes\n%s"
+        "[warps all]\ncount = 8\ntile = %s\n",
+        i, shape[i], with[i]);
     CU_ASSERT_EQUAL_FATAL(load_text(text, &k[i], NULL), KV_OK);
     ask("h200", k[i], &p, &a[i]);
     kvm_declared_free(k[i]);
@@ -372,11 +427,13 @@ static double planted(const char *structure, const char *tile, kvm_cause cause, 
 
 static void planted_causes_show_on_their_rung(void) {
   double total, share;
-  share = planted("split = no\n", "cp16.row*9 commit group*3 alu*20", KVM_C_PLACEMENT, &total); /* one block */
+  share =
+      planted("split = no\n", "cp16.row*9 commit group*3 alu*20", KVM_C_PLACEMENT, &total); /* one block */
   CU_ASSERT(total > 2 && share > 0.9 * total);
   share = planted("", "cp16.row*9 commit group*3 alu*4000:16000", KVM_C_SERIAL, &total); /* a chain of alu */
   CU_ASSERT(total > 1 && share > 0.9 * total);
-  share = planted("", "cp16.row*9 cp16.again*63 commit group*3 alu*20", KVM_C_WORK, &total); /* rows read eight times */
+  share = planted("", "cp16.row*9 cp16.again*63 commit group*3 alu*20", KVM_C_WORK,
+                  &total); /* rows read eight times */
   CU_ASSERT(total > 1 && share > 0.75 * total);
   /* one load at a time and nothing else: what remains without misses, the latency of the L2, is serial */
   share = planted("", "9( ldg16.row>a alu<a ) 100( ldg4.row/32>a alu<a )", KVM_C_MEMORY, &total);

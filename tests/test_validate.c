@@ -1,4 +1,5 @@
-/* roofline validate: the files it reads, its scores, and the model's bars on every measured point of the tree. */
+/* roofline validate: the files it reads, its scores, and the model's bars on every measured point of the
+ * tree. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +11,9 @@
 
 #define NEAR(a, b, rel) CU_ASSERT(fabs((a) - (b)) <= (rel)*fabs((double)(b)))
 
-static const char header[] = "# format: kvmeasured-1\n# gpu: h200_sxm\n# status: measured: X\n"
-                             "kernel\theads\tqueries\tbatch\tprefix\trow_bytes\tlayout\tmedian_us\tlow_us\thigh_us\n";
+static const char header[] =
+    "# format: kvmeasured-1\n# gpu: h200_sxm\n# status: measured: X\n"
+    "kernel\theads\tqueries\tbatch\tprefix\trow_bytes\tlayout\tmedian_us\tlow_us\thigh_us\n";
 
 static kv_status load_text(const char *text, kva_readings *m, kv_error *err) {
   FILE *f = fopen(kv_tmp("m.tsv"), "w");
@@ -24,11 +26,14 @@ static kv_status load_text(const char *text, kva_readings *m, kv_error *err) {
 static void text_is_read(void) {
   char text[2000];
   kva_readings m;
-  (void)snprintf(text, sizeof text, "%sk\t16\t7\t2\t5000\t576\trandom\t12.5\t12\t14\nk\t8\t9\t1\t0\t1152\tresident\t3\t-\t-\n", header);
+  (void)snprintf(text, sizeof text,
+                 "%sk\t16\t7\t2\t5000\t576\trandom\t12.5\t12\t14\nk\t8\t9\t1\t0\t1152\tresident\t3\t-\t-\n",
+                 header);
   CU_ASSERT_EQUAL_FATAL(load_text(text, &m, NULL), KV_OK);
   CU_ASSERT(m.n == 2 && !strcmp(m.gpu, "h200_sxm") && !strcmp(m.status, "measured: X"));
   const kva_reading *s = &m.sample[0];
-  CU_ASSERT(s->problem.heads == 16 && s->problem.queries == 7 && s->problem.batch == 2 && s->problem.tokens == 10000);
+  CU_ASSERT(s->problem.heads == 16 && s->problem.queries == 7 && s->problem.batch == 2 &&
+            s->problem.tokens == 10000);
   CU_ASSERT(s->problem.row_bytes == 576 && !strcmp(s->layout, "random"));
   CU_ASSERT_DOUBLE_EQUAL(s->measured, 12.5e-6, 1e-15);
   CU_ASSERT_DOUBLE_EQUAL(s->high, 14e-6, 1e-15);
@@ -37,11 +42,12 @@ static void text_is_read(void) {
 }
 
 static void bad_text_is_refused(void) {
-  static const char *const row[] = {"k\t8\t9\t1\t4096\t1152\trandom\t12\t-\n",       "k\t8\t9\t1\t4096\t1152\trandom\t-\t-\t-\n",
-                                    "k\t0\t9\t1\t4096\t1152\trandom\t12\t-\t-\n",    "k\t8\t9\t1\t-5\t1152\trandom\t12\t-\t-\n",
-                                    "k\t8\t9\t1\t4096\t1152\trandom\t-12\t-\t-\n",   "k\t8\t9\t1\t4096\t1152\trandom\tnan\t-\t-\n",
-                                    "k\t8\t9\t1\t4096\t1152\trandom\t12x\t-\t-\n",   "k\t8\t9\t1\t4096\t99999999\trandom\t12\t-\t-\n",
-                                    "k\t8\t9\t1\t4096\t1152\trandom\t12\t-\t-\t1\n"};
+  static const char *const row[] = {
+      "k\t8\t9\t1\t4096\t1152\trandom\t12\t-\n",      "k\t8\t9\t1\t4096\t1152\trandom\t-\t-\t-\n",
+      "k\t0\t9\t1\t4096\t1152\trandom\t12\t-\t-\n",   "k\t8\t9\t1\t-5\t1152\trandom\t12\t-\t-\n",
+      "k\t8\t9\t1\t4096\t1152\trandom\t-12\t-\t-\n",  "k\t8\t9\t1\t4096\t1152\trandom\tnan\t-\t-\n",
+      "k\t8\t9\t1\t4096\t1152\trandom\t12x\t-\t-\n",  "k\t8\t9\t1\t4096\t99999999\trandom\t12\t-\t-\n",
+      "k\t8\t9\t1\t4096\t1152\trandom\t12\t-\t-\t1\n"};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     char text[2000];
     kva_readings m;
@@ -64,8 +70,10 @@ static void scores_are_what_they_say(void) {
   char text[2000];
   kva_readings m;
   kva_score score[KVA_MAX_SCORES];
-  (void)snprintf(text, sizeof text, "%sk\t8\t9\t1\t9000\t1152\trandom\t100\t98\t103\nk\t8\t9\t1\t100\t1152\trandom\t100\t-\t-\n"
-                 "other\t8\t9\t1\t100\t1152\tcontiguous\t7\t-\t-\n", header);
+  (void)snprintf(text, sizeof text,
+                 "%sk\t8\t9\t1\t9000\t1152\trandom\t100\t98\t103\nk\t8\t9\t1\t100\t1152\trandom\t100\t-\t-\n"
+                 "other\t8\t9\t1\t100\t1152\tcontiguous\t7\t-\t-\n",
+                 header);
   CU_ASSERT_EQUAL_FATAL(load_text(text, &m, NULL), KV_OK);
   m.sample[0].predicted = 110e-6;
   m.sample[0].predicted_low = 90e-6;
@@ -85,15 +93,21 @@ static void scores_are_what_they_say(void) {
   kva_readings_free(&m);
 }
 
-/* The bars of the project on all measured points whose kernel has a program, none of which any value was fitted to. */
+/* The bars of the project on all measured points whose kernel has a program, none of which any value was
+ * fitted to. */
 static void the_model_keeps_its_bars(void) {
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s validate -q --mape 12 --worst 30", kv_program("roofline")), 0);
-  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s validate -q --calibration none --mape 12 --worst 30", kv_program("roofline")), 0);
+  CU_ASSERT_EQUAL(
+      kv_run(NULL, NULL, "%s validate -q --calibration none --mape 12 --worst 30", kv_program("roofline")),
+      0);
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s validate -q --mape 0.1", kv_program("roofline")), 1);
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s validate -q --mape x", kv_program("roofline")), 2);
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s validate /nonexistent.tsv", kv_program("roofline")), 5);
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s validate %s", kv_program("roofline"), kv_source("LICENSE")), 3);
-  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s validate -q -o %s --json | grep -c '\"schema\": \"roofline-validate\"'", kv_program("roofline"), kv_tmp("v.h5")), 0);
+  CU_ASSERT_EQUAL(
+      kv_run(NULL, NULL, "%s validate -q -o %s --json | grep -c '\"schema\": \"roofline-validate\"'",
+             kv_program("roofline"), kv_tmp("v.h5")),
+      0);
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "test -s %s", kv_tmp("v.h5")), 0);
 }
 
@@ -102,7 +116,8 @@ static void the_model_keeps_its_bars(void) {
 static const kvm_useful useful = {.bytes = 1e6, .flops = 1e6};
 static kvm_roofs roofs_of(double dram) {
   kvm_roofs r = {.sms = 100};
-  for (int i = 0; i < KVM_RESOURCES; i++) r.chip[i] = r.sm[i] = (kvm_ceiling){dram * 10, KVM_MEASURED, "x", "x"};
+  for (int i = 0; i < KVM_RESOURCES; i++)
+    r.chip[i] = r.sm[i] = (kvm_ceiling){dram * 10, KVM_MEASURED, "x", "x"};
   r.chip[KVM_DRAM].rate = dram;
   r.mma_best = r.chip[KVM_MMA];
   for (int i = 0; i < KVM_RESOURCES; i++) r.sm[i].rate = r.chip[i].rate / 100;
@@ -111,11 +126,22 @@ static kvm_roofs roofs_of(double dram) {
 
 static void shares_add_up_and_name_the_cause(void) {
   kvm_roofs roofs = roofs_of(1e12);
-  /* 1 us floor; the link moves 40 times U at ten times the rate: 4 us; one of 100 SMs does a quarter: 100 us */
-  kvm_work work = {.fits = true, .blocks = 4, .busy_sms = 4, .chip = {1e6, 40e6, 40e6, 1e6, 1e6}, .sm = {0, 10e6, 10e6, 0, 0}};
+  /* 1 us floor; the link moves 40 times U at ten times the rate: 4 us; one of 100 SMs does a quarter: 100 us
+   */
+  kvm_work work = {.fits = true,
+                   .blocks = 4,
+                   .busy_sms = 4,
+                   .chip = {1e6, 40e6, 40e6, 1e6, 1e6},
+                   .sm = {0, 10e6, 10e6, 0, 0}};
   double t5[] = {150e-6}, t6[] = {300e-6, 310e-6, 290e-6}, t7[] = {330e-6, 340e-6, 320e-6};
-  const kva_evidence e = {.useful = &useful, .work = &work, .roofs = &roofs, .scatter = 1, .resident = {t5, 1, 0.01},
-                          .kernel = {t6, 3, 0}, .whole = {t7, 3, 0}, .seed = 1};
+  const kva_evidence e = {.useful = &useful,
+                          .work = &work,
+                          .roofs = &roofs,
+                          .scatter = 1,
+                          .resident = {t5, 1, 0.01},
+                          .kernel = {t6, 3, 0},
+                          .whole = {t7, 3, 0},
+                          .seed = 1};
   kva_attribution a;
   kva_attribute("k", &e, &a);
   NEAR(a.t[0], 1e-6, 1e-9);
@@ -141,8 +167,14 @@ static void an_impossible_ladder_is_told(void) {
   kvm_roofs roofs = roofs_of(1e12);
   kvm_work work = {.fits = true, .blocks = 1, .busy_sms = 1, .chip = {1e6, 1e6, 1e6, 1e6, 1e6}};
   double t5[] = {3e-6}, t6[] = {2e-6}, t7[] = {2.1e-6};
-  kva_evidence e = {.useful = &useful, .work = &work, .roofs = &roofs, .scatter = 1, .resident = {t5, 1, 0},
-                    .kernel = {t6, 1, 0}, .whole = {t7, 1, 0}, .seed = 1};
+  kva_evidence e = {.useful = &useful,
+                    .work = &work,
+                    .roofs = &roofs,
+                    .scatter = 1,
+                    .resident = {t5, 1, 0},
+                    .kernel = {t6, 1, 0},
+                    .whole = {t7, 1, 0},
+                    .seed = 1};
   kva_attribution a;
   kva_attribute("k", &e, &a);
   CU_ASSERT(a.inconsistent && strstr(a.verdict, "INCONSISTENT"));
@@ -155,10 +187,20 @@ static void an_impossible_ladder_is_told(void) {
 
 static void a_copy_at_the_roof_has_no_cause(void) {
   kvm_roofs roofs = roofs_of(1e12);
-  kvm_work work = {.fits = true, .blocks = 100, .busy_sms = 100, .chip = {1e6, 1e6, 1e6, 1e6, 0}, .sm = {0, 1e4, 1e4, 1e4, 0}};
+  kvm_work work = {.fits = true,
+                   .blocks = 100,
+                   .busy_sms = 100,
+                   .chip = {1e6, 1e6, 1e6, 1e6, 0},
+                   .sm = {0, 1e4, 1e4, 1e4, 0}};
   double t5[] = {0.9e-6}, t6[] = {1.03e-6}, t7[] = {1.05e-6};
-  const kva_evidence e = {.useful = &useful, .work = &work, .roofs = &roofs, .scatter = 1, .resident = {t5, 1, 0},
-                          .kernel = {t6, 1, 0}, .whole = {t7, 1, 0}, .seed = 1};
+  const kva_evidence e = {.useful = &useful,
+                          .work = &work,
+                          .roofs = &roofs,
+                          .scatter = 1,
+                          .resident = {t5, 1, 0},
+                          .kernel = {t6, 1, 0},
+                          .whole = {t7, 1, 0},
+                          .seed = 1};
   kva_attribution a;
   kva_attribute("copy", &e, &a);
   for (int i = 0; i < KVM_CAUSES; i++) CU_ASSERT(exp(a.cause[i].nats) <= 1.1);
