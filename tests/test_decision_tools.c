@@ -236,6 +236,27 @@ static void the_verdict_is_not_latency(void) {
   CU_ASSERT_EQUAL(roofline("diagnose --csv x.csv --gpu h200"), 3);
 }
 
+/* The three kinds of datasets as reports; without gnuplot the program says so with status 5. */
+static void each_dataset_has_its_report(void) {
+  int drawn = kv_run(NULL, NULL, "command -v gnuplot") ? 5 : 0;
+  CU_ASSERT_EQUAL(roofline("step --gpu sm_120 -q -o s.h5 >/dev/null"), 0);
+  CU_ASSERT_EQUAL(roofline("validate -q -o v.h5 >/dev/null"), 0);
+  dataset("before.h5", 1e-3, 0.99e-3, 1.01e-3, 4096);
+  dataset("after.h5", 1.2e-3, 1.19e-3, 1.21e-3, 4096);
+  CU_ASSERT_EQUAL(roofline("compare before.h5 after.h5 -q -o c.h5 >/dev/null"), 0);
+  CU_ASSERT_EQUAL(roofline("report s.h5 -q -o pages"), drawn);
+  CU_ASSERT_EQUAL(roofline("report v.h5 -q -o pages"), drawn);
+  CU_ASSERT_EQUAL(roofline("report c.h5 -q -o pages"), drawn);
+  CU_ASSERT_EQUAL(roofline("report"), 2);
+  CU_ASSERT_EQUAL(roofline("report a b"), 2);
+  if (drawn) return;
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL,
+                         "cd %s/pages && test -s s-02-step.png && test -s v-02-validate.png && test -s "
+                         "c-02-compare.png && test -s c.pdf",
+                         kv_tmp("")),
+                  0);
+}
+
 void suite_decision_tools(void) {
   static const kv_test_case cases[] = {{"csv", csv_cells_are_cut},
                                        {"step", a_step_adds_up},
@@ -244,6 +265,7 @@ void suite_decision_tools(void) {
                                        {"compare", slower_points_miss_the_bar},
                                        {"ncu csv", an_ncu_csv_is_read_in_both_forms},
                                        {"verdict", the_verdict_is_not_latency},
+                                       {"reports", each_dataset_has_its_report},
                                        {NULL, NULL}};
   kv_suite("decision_tools", cases);
 }
