@@ -20,7 +20,7 @@ VERSION := $(shell git describe --always --dirty --tags 2>/dev/null || echo 0.1.
 
 # Debian's serial HDF5 is hdf5-serial.pc on some releases and hdf5.pc on others.
 HDF5PC := $(firstword $(foreach p,hdf5-serial hdf5,$(shell $(PKGCONFIG) --exists $(p) 2>/dev/null && echo $(p))))
-PKGS   := $(HDF5PC) gsl jansson inih libelf liblz4 libzstd libcrypto
+PKGS   := $(HDF5PC) gsl jansson inih libelf liblz4 libzstd libcrypto libzip
 MISSING := $(foreach p,$(PKGS) cunit,$(shell $(PKGCONFIG) --exists $(p) 2>/dev/null || echo $(p)))
 ifeq ($(HDF5PC),)
 MISSING := hdf5 $(MISSING)
@@ -44,7 +44,7 @@ CPPFLAGS_ALL := $(INC) -D_GNU_SOURCE -DH5_USE_110_API $(shell $(PKGCONFIG) --cfl
 CFLAGS_ALL    = -std=c11 $(OPT) $(MARCH) -ffp-contract=off $(WARN) $(SANFLAGS) -fPIC -pthread $(CFLAGS)
 LDFLAGS_ALL  := $(SANFLAGS) -pthread $(LDFLAGS)
 HDF5HL := $(subst -lhdf5,-lhdf5_hl -lhdf5,$(shell $(PKGCONFIG) --libs $(HDF5PC) 2>/dev/null))
-LIBS   := $(HDF5HL) $(shell $(PKGCONFIG) --libs $(filter-out $(HDF5PC),$(PKGS)) 2>/dev/null) -ldl -lm
+LIBS   := $(HDF5HL) $(shell $(PKGCONFIG) --libs $(filter-out $(HDF5PC),$(PKGS)) 2>/dev/null) -liberty -ldl -lm
 
 MAINS    := $(wildcard sim/kvsim*.c analysis/roofline*.c)
 LIBSRC   := $(filter-out $(MAINS),$(wildcard $(addsuffix /*.c,$(ROOMS))))
@@ -116,7 +116,7 @@ install: all
 	install -m 755 $(B)/kvsim $(B)/roofline $(DESTDIR)$(prefix)/bin
 	install -m 644 $(LIB) $(DESTDIR)$(prefix)/lib
 	install -m 644 $(wildcard $(addsuffix /*.h,$(ROOMS))) $(DESTDIR)$(prefix)/include/kvroof
-	@printf 'prefix=%s\nName: kvroof\nDescription: KV pool replay and attention roofline library\nVersion: %s\nRequires: %s\nCflags: -I$${prefix}/include/kvroof\nLibs: -L$${prefix}/lib -lkvroof -lhdf5_hl -ldl -lm -pthread\n' \
+	@printf 'prefix=%s\nName: kvroof\nDescription: KV pool replay and attention roofline library\nVersion: %s\nRequires: %s\nCflags: -I$${prefix}/include/kvroof\nLibs: -L$${prefix}/lib -lkvroof -lhdf5_hl -liberty -ldl -lm -pthread\n' \
 	  '$(prefix)' '$(VERSION)' '$(PKGS)' >$(DESTDIR)$(prefix)/lib/pkgconfig/kvroof.pc
 	for d in models/gpus $(wildcard models/kernels models/pipes models/dram models/measured) notebooks-free-reports traces/samples; do \
 	  install -d $(DATADIR)/$$d && for f in $$d/*; do case $$f in *.c|*.h|*.mk) ;; *) [ -f $$f ] && install -m 644 $$f $(DATADIR)/$$d;; esac; done; done

@@ -144,6 +144,15 @@ uint32_t kvs_freelist_take(kvs_freelist *l, const int32_t *slots, uint32_t n) {
   return paged(l) ? take_pages(l, slots, n) : take_tokens(l, slots, n);
 }
 
+void kvs_freelist_pop(kvs_freelist *l, uint32_t n, int32_t *out) {
+  if (n > l->count && l->released) merge_and_sort(l);
+  uint32_t first = l->capacity - l->head < n ? l->capacity - l->head : n;
+  memcpy(out, l->ring + l->head, first * sizeof *out);
+  memcpy(out + first, l->ring, (n - first) * sizeof *out);
+  for (uint32_t i = 0; i < n && l->listed; i++) set_listed(l, out[i], false);
+  drop_front(l, n);
+}
+
 void kvs_freelist_give(kvs_freelist *l, const int32_t *slots, uint32_t n) {
   if (l->kind == KVT_ALLOC_TOKEN) {
     push_back(l, slots, n);

@@ -42,6 +42,10 @@ void kvs_freelist_begin_call(kvs_freelist *list, uint32_t slots, uint32_t reques
  * out: n when all agree. Slots that continue a page already taken are not in the list and always agree here. */
 uint32_t kvs_freelist_take(kvs_freelist *list, const int32_t *slots, uint32_t n);
 
+/* Takes the first n entries (slots, or pages where there are pages), n <= entries in the list; with need_sort, what waits
+ * is merged first when the list itself is too short. For a simulation that decides; a replay uses _take(). */
+void kvs_freelist_pop(kvs_freelist *list, uint32_t n, int32_t *out);
+
 /* Gives slots back, which must not be free already. Pages are gathered until kvs_freelist_end_group(): the allocator
  * sees one free of the whole group, and a page is free once any of its slots is. That call returns how many pages it
  * put at the head; kvs_freelist_newest(list, i) are these, ascending. */

@@ -8,5 +8,9 @@
 kv_status kvsim_info(int argc, char **argv, kv_error *err);
 kv_status kvsim_replay(int argc, char **argv, kv_error *err);
 kv_status kvsim_import(int argc, char **argv, kv_error *err);
+kv_status kvsim_whatif(int argc, char **argv, kv_error *err);
+kv_status kvsim_synth(int argc, char **argv, kv_error *err);
+kv_status kvsim_diff(int argc, char **argv, kv_error *err);
+kv_status kvsim_sweep(int argc, char **argv, kv_error *err);
 
 #endif

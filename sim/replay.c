@@ -1,5 +1,7 @@
 #include "replay.h"
 
+#include "moves.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +53,7 @@ struct kvs_replay {
   uint64_t bitmap_left; /* bytes */
   uint64_t *scratch;
   uint64_t last_sampled;
+  kvs_moves moves; /* made when a trace relocates */
   /* for messages */
   const kvt_batch *batch;
   uint32_t batch_event;
@@ -652,6 +655,68 @@ static kv_status on_clear(const context *c) {
   return kvs_freelist_init(&r->list, &r->info, NULL, 0, c->err);
 }
 
+/* ---- relocation ---- */
+
+/* What lies in a and b changes places in the pool. */
+static kv_status exchange(const context *c, uint32_t at, int32_t a, int32_t b) {
+  kvs_pool *p = &c->r->pool;
+  if (kvs_pool_is_free(p, a)) {
+    int32_t t = a;
+    a = b;
+    b = t;
+  }
+  if (kvs_pool_is_free(p, a)) return bad_slot(c, at, "is free, and so is the one it should change places with");
+  uint32_t i = (uint32_t)a - p->first, k = (uint32_t)b - p->first;
+  uint16_t held = p->state[i];
+  int32_t owner = p->owner[i];
+  if (!kvs_pool_is_free(p, b)) {
+    p->state[i] = p->state[k];
+    p->owner[i] = p->owner[k];
+  } else {
+    if (p->state[k] != KVS_FREE) return bad_slot(c, at, "is free, but a running request's row still holds it");
+    (void)kvs_pool_give_run(p, a, 1, true);
+    (void)kvs_pool_take_run(p, b, 1, owner, 0);
+    p->state[i] = KVS_FREE;
+  }
+  p->state[k] = held;
+  p->owner[k] = owner;
+  kvs_moves_exchange(&c->r->moves, a, b);
+  return KV_OK;
+}
+
+static kv_status follow_moves(kvs_replay *r, request *q, kv_error *err) {
+  kv_status st = KV_OK;
+  uint64_t rows = q->row.rows;
+  int32_t *all = malloc(rows * sizeof *all + 1);
+  if (!all) return kv_fail(err, KV_ERR_MEMORY, "out of memory for a request's row");
+  kvs_row_slots(&q->row, 0, (uint32_t)rows, all);
+  if (kvs_moves_apply(&r->moves, all, rows))
+    st = kvs_row_replace(&q->row, &r->options.geometry, (uint64_t)r->pool.first + r->pool.size, 0, all, (uint32_t)rows, err);
+  (void)kvs_moves_apply(&r->moves, q->tail, q->tail_n);
+  (void)kvs_moves_apply(&r->moves, q->block, q->block_n);
+  free(all);
+  return st;
+}
+
+static kv_status on_move(const context *c) {
+  kvs_replay *r = c->r;
+  kvs_moves *m = &r->moves;
+  bool piece = r->batch->more && r->batch_event + 1 == r->batch->events;
+  if (r->list.kind != KVT_ALLOC_OTHER) return bad_event(c, "relocation needs a trace of allocator `other`");
+  kv_status st = check_range(c);
+  if (!st && !m->now) st = kvs_moves_init(m, r->pool.first + r->pool.size, c->err);
+  for (uint32_t i = 0; i < c->e->count && !st; i++) {
+    if (m->half)
+      st = exchange(c, i, m->half, c->e->slots[i]);
+    m->half = m->half ? 0 : c->e->slots[i];
+  }
+  if (!st && !piece && m->half) st = bad_event(c, "slots must come in pairs");
+  for (uint32_t i = 0; i < r->running_n && !st; i++) st = follow_moves(r, r->known[r->running[i]], c->err);
+  if (!piece) m->half = 0;
+  kvs_moves_clear(m);
+  return st;
+}
+
 typedef kv_status (*handler)(const context *);
 static const handler on_event[KVT_KINDS] = {
     [KVT_STEP] = on_step,           [KVT_ARRIVE] = on_arrive,   [KVT_START] = on_start,
@@ -659,7 +724,7 @@ static const handler on_event[KVT_KINDS] = {
     [KVT_ALLOC_VERIFY] = on_alloc_verify, [KVT_COMMIT] = on_commit, [KVT_FREE] = on_free,
     [KVT_REMAP] = on_remap,         [KVT_INSERT] = on_insert,   [KVT_DRAFT_TEMP] = on_draft,
     [KVT_FINISH] = on_finish,       [KVT_RETRACT] = on_retract, [KVT_ALLOC_SPEC] = on_alloc_spec,
-    [KVT_ALLOC_CALL] = on_alloc_call, [KVT_CLEAR] = on_clear};
+    [KVT_ALLOC_CALL] = on_alloc_call, [KVT_CLEAR] = on_clear,   [KVT_MOVE] = on_move};
 
 kv_status kvs_replay_batch(kvs_replay *r, const kvt_batch *batch, kv_error *err) {
   uint32_t slot = 0, step = 0;
@@ -731,6 +796,7 @@ void kvs_replay_free(kvs_replay *r) {
   free(r->index);
   free(r->scratch);
   kvs_freelist_free(&r->list);
+  kvs_moves_free(&r->moves);
   kvs_pool_fini(&r->pool);
   free(r);
 }

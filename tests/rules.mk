@@ -35,12 +35,13 @@ bench: all $(BENCHSRC:tests/bench_%.c=$(B)/bench-%)
 	@for b in $(BENCHSRC:tests/bench_%.c=$(B)/bench-%); do KVROOF_BUILD=$(abspath $(B)) $$b || exit 1; done
 
 # ---- fuzzing ----
-# tests/fuzz_X.c is a libFuzzer target. `make fuzz-check` runs the corpus in tests/corpus/X and RUNS mutations of it
+# tests/fuzz_X.c is a libFuzzer target (one alone: FUZZERS=audit). `make fuzz-check` runs the corpus in tests/corpus/X and RUNS mutations of it
 # with our own driver, under the sanitizers; `make fuzz` runs libFuzzer (clang) for FUZZ_SECONDS a target.
 FUZZSRC := $(filter-out tests/fuzz_driver.c,$(wildcard tests/fuzz_*.c))
 FUZZERS := $(FUZZSRC:tests/fuzz_%.c=%)
 RUNS ?= 2000
 FUZZ_SECONDS ?= 60
+FUZZ_LENGTH ?= 8192
 FUZZLIBS = $(LIBS) $(KERNELLIBS) $(CUNITLIB)
 
 $(B)/fuzz-%: $(B)/tests/fuzz_%.o $(B)/tests/fuzz_driver.o $(TESTHELP) $(LIB)
@@ -53,9 +54,10 @@ fuzz-check:
 	@for f in $(FUZZERS); do n=$(RUNS); [ $$f = trace ] && n=$$(( n / 20 )); $(B)/san/fuzz-$$f tests/corpus/$$f $$n || exit 1; done
 
 # clang may lack the fuzzer's runtime (Debian: libclang-rt-14-dev).
-fuzz:
+# The kernels come from the library: their emulation is C++.
+fuzz: $(LIB)
 	@for f in $(FUZZERS); do mkdir -p $(B)/fuzz/$$f; \
 	  clang -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined $(CPPFLAGS_ALL) -Wno-everything tests/fuzz_$$f.c tests/trace_fixture.c \
-	    $(filter-out %stub.c,$(LIBSRC)) $(FUZZLIBS) -o $(B)/fuzz-$$f-clang || exit 1; \
-	  $(B)/fuzz-$$f-clang -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -artifact_prefix=$(B)/fuzz/$$f- -print_final_stats=1 \
+	    $(filter-out %stub.c kernels/%,$(LIBSRC)) $(LIB) $(FUZZLIBS) -o $(B)/fuzz-$$f-clang || exit 1; \
+	  $(B)/fuzz-$$f-clang -max_total_time=$(FUZZ_SECONDS) -max_len=$(FUZZ_LENGTH) -artifact_prefix=$(B)/fuzz/$$f- -print_final_stats=1 \
 	    $(B)/fuzz/$$f tests/corpus/$$f || exit 1; done

@@ -34,7 +34,9 @@ typedef enum kvt_kind {
   KVT_ALLOC_SPEC = 14,  /* slots: new, row positions position.., owned but not valid yet (spec v2)         */
   KVT_ALLOC_CALL = 15,  /* one allocator call begins; length: its slots, position: its requests, aux: call */
   KVT_CLEAR = 16,       /* the whole pool is emptied, the free list is as at the start (flush_cache)       */
-  KVT_KINDS = 17
+  KVT_MOVE = 17,        /* relocation; slots: pairs a, b, one after the other: what lies in a and in b change places;
+                           one of them may be free. Rows follow. Only with allocator `other`               */
+  KVT_KINDS = 18
 } kvt_kind;
 
 typedef enum kvt_step_type { KVT_STEP_DRAIN = 0, KVT_STEP_PREFILL = 1, KVT_STEP_DECODE = 2 } kvt_step_type;

@@ -8,7 +8,7 @@ static const char *const allocator_names[KVT_ALLOCATORS] = {"other", "sglang-tok
                                                             "sglang-paged", "sglang-paged-sorted"};
 static const char *const kind_names[KVT_KINDS] = {
     NULL,          "STEP",   "ARRIVE", "START",  "ALLOC_EXTEND", "ALLOC_DECODE", "ALLOC_VERIFY", "COMMIT", "FREE",
-    "REMAP",       "INSERT", "DRAFT_TEMP", "FINISH", "RETRACT",  "ALLOC_SPEC",   "ALLOC_CALL",   "CLEAR"};
+    "REMAP",       "INSERT", "DRAFT_TEMP", "FINISH", "RETRACT",  "ALLOC_SPEC",   "ALLOC_CALL",   "CLEAR",  "MOVE"};
 static const char *const reason_names[KVT_FREE_REASONS] = {"other", "reject",         "duplicate", "tail",
                                                            "evict", "overallocated", "retract"};
 
@@ -45,11 +45,12 @@ kvt_event kvt_batch_event(const kvt_batch *b, uint32_t i, uint32_t slot) {
 
 /* Kinds without a request of their own. */
 static bool is_global(kvt_kind kind) {
-  return kind == KVT_STEP || kind == KVT_ALLOC_CALL || kind == KVT_CLEAR || kind == KVT_DRAFT_TEMP;
+  return kind == KVT_STEP || kind == KVT_ALLOC_CALL || kind == KVT_CLEAR || kind == KVT_DRAFT_TEMP || kind == KVT_MOVE;
 }
 
 static bool may_hold_slots(kvt_kind kind) {
-  return kvt_is_alloc(kind) || kind == KVT_START || kind == KVT_COMMIT || kind == KVT_FREE || kind == KVT_REMAP;
+  return kvt_is_alloc(kind) || kind == KVT_START || kind == KVT_COMMIT || kind == KVT_FREE || kind == KVT_REMAP ||
+         kind == KVT_MOVE;
 }
 
 /* NULL when the event is in order, else what is wrong with it; *column is the dataset at fault. */
@@ -64,7 +65,7 @@ static const char *event_fault(const kvt_event *e, const kvt_info *info, uint64_
   if (e->request < 0 && !is_global(e->kind) && e->kind != KVT_FREE) return "this kind of event needs a request";
   *column = "count";
   if (e->count && !may_hold_slots(e->kind)) return "this kind of event has no slots";
-  if (e->count > info->pool_size) return "more slots than the pool has";
+  if (e->count > (e->kind == KVT_MOVE ? 4ull : 1ull) * info->pool_size) return "more slots than the pool has";
   *column = "position";
   if (e->position < -1 || (int64_t)e->position + e->count > INT32_MAX) return "out of range";
   if (e->position < 0 && (kvt_is_alloc(e->kind) || e->kind == KVT_COMMIT || e->kind == KVT_REMAP))

@@ -1,0 +1,161 @@
+#include "kvsim_gpu.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "gpu.h"
+#include "verify.h"
+
+/* The first of these that the description has. */
+static const char *const read_names[] = {"dram_read_measured", "dram_bw_measured", "dram_bw_spec"};
+static const char *const copy_names[] = {"dram_bw_measured", "dram_bw_spec"};
+
+static double bandwidth(const kvm_gpu *g, const char *const *names, size_t n, char *source, size_t size) {
+  for (size_t i = 0; i < n; i++) {
+    const kvm_value *v = kvm_gpu_value(g, names[i]);
+    if (!v || !isfinite(v->number)) continue;
+    (void)snprintf(source, size, "%s (%s)", names[i], kvm_kind_name(v->kind));
+    return v->number;
+  }
+  return NAN;
+}
+
+static kv_status add_gpu(const kvm_gpus *all, const char *name, kvs_priced_gpu *g, kvs_cost *c, kv_error *err) {
+  const kvm_gpu *found;
+  kv_status st = kvm_gpus_find(all, name, &found, err);
+  if (st) return st;
+  (void)snprintf(g->key, sizeof g->key, "%s", found->key);
+  (void)snprintf(g->name, sizeof g->name, "%s", found->name);
+  g->read_bandwidth = bandwidth(found, read_names, 3, g->read_source, sizeof g->read_source);
+  g->copy_bandwidth = bandwidth(found, copy_names, 2, g->copy_source, sizeof g->copy_source);
+  if (isnan(g->read_bandwidth) || isnan(g->copy_bandwidth))
+    return kv_fail(err, KV_ERR_USAGE, "--gpu: the description of %s has no memory bandwidth", found->key);
+  *c = (kvs_cost){.read_bandwidth = g->read_bandwidth, .copy_bandwidth = g->copy_bandwidth};
+  return KV_OK;
+}
+
+kv_status kvsim_gpus(const char *names, kvs_priced_gpu *gpu, kvs_cost *cost, uint32_t *n, kv_error *err) {
+  char folder[4096], *list = strdup(names ? names : KVSIM_GPU), *rest = NULL;
+  kvm_gpus all = {0};
+  *n = 0;
+  kv_status st = list ? kv_cli_share("models/gpus", folder, sizeof folder, err) : kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  if (!st) st = kvm_gpus_load(folder, &all, err);
+  for (char *name = st ? NULL : strtok_r(list, ",", &rest); name && !st; name = strtok_r(NULL, ",", &rest)) {
+    if (*n == KVS_COSTS)
+      st = kv_fail(err, KV_ERR_USAGE, "--gpu: at most %u GPUs at a time", KVS_COSTS);
+    else
+      st = add_gpu(&all, name, &gpu[*n], &cost[*n], err);
+    if (!st) (*n)++;
+  }
+  if (!st && !*n) st = kv_fail(err, KV_ERR_USAGE, "--gpu: names no GPU");
+  kvm_gpus_free(&all);
+  free(list);
+  return st;
+}
+
+/* What a kernel needs for one layer of a mean decode step: the memory term, and all others. */
+typedef struct layer_time {
+  double memory, other;
+  const char *other_name;
+} layer_time;
+
+static layer_time time_of(const kvm_gpu *gpu, unsigned kernel, const kvm_verify *problem) {
+  const kvm_structure k = kvm_kernel(kernel, kvm_gpu_sm(gpu));
+  const kvm_work work = kvm_structure_work(&k, problem, gpu);
+  kvm_useful useful = kvm_structure_useful(&k, problem);
+  kvm_roofs roofs = kvm_roofs_of(gpu);
+  layer_time t = {.memory = work.chip[KVM_DRAM] / roofs.chip[KVM_DRAM].rate};
+  roofs.chip[KVM_DRAM].rate = roofs.sm[KVM_DRAM].rate = INFINITY; /* a memory that is never waited for */
+  const kvm_ladder rest = kvm_ladder_of(&useful, &work, &roofs, true);
+  t.other = rest.t[4];
+  t.other_name = kvm_resource_name(rest.binding);
+  return t;
+}
+
+static double share_of(const kvs_cell *c, uint32_t gpu) {
+  double seconds = c->result.read_seconds[gpu];
+  return seconds > 0 ? c->result.read_floor[gpu] / seconds : 1;
+}
+
+/* The rows of /kernels of one GPU. */
+static uint32_t add_times(const kvm_gpu *gpu, uint32_t number, const kvs_cell *cells, uint32_t n, const kvm_verify *problem, double layers,
+                          kvs_kernel_time *out) {
+  uint32_t at = 0;
+  for (uint32_t c = 0; c < n; c++)
+    for (unsigned k = 0; k < KVM_KERNELS; k++) {
+      if (kvm_kernel(k, kvm_gpu_sm(gpu)).grid == KVM_GRID_ELEMENTS) continue; /* reads no rows */
+      const layer_time t = time_of(gpu, k, problem);
+      double now = t.memory / share_of(&cells[c], number), before = t.memory / share_of(&cells[0], number);
+      double step = layers * fmax(now, t.other);
+      out[at++] = (kvs_kernel_time){.policy = c, .gpu = number, .kernel = kvm_kernel(k, kvm_gpu_sm(gpu)).name,
+                                    .bound = now > t.other ? "dram" : t.other_name, .step = step,
+                                    .saved_step = layers * fmax(before, t.other) - step};
+    }
+  return at;
+}
+
+kv_status kvsim_kernel_times(const kvs_priced_gpu *gpu, uint32_t gpus, const kvs_cell *cells, uint32_t n, const kvs_prices *prices,
+                             uint32_t heads, uint32_t queries, kvs_kernel_time **times, uint32_t *times_n, kv_error *err) {
+  char folder[4096];
+  kvm_gpus all = {0};
+  const kvs_whatif_result *r = &cells[0].result;
+  *times = NULL;
+  *times_n = 0;
+  bool mla = false;
+  for (int rows = KVM_ROWS_BF16; rows <= KVM_ROWS_FP8_656; rows++) mla |= kvm_rows_bytes((kvm_rows)rows, 512, 64) == prices->row_bytes;
+  if (!mla || !r->decode_steps || !r->requests) return KV_OK;
+  kvm_verify problem = kvm_verify_default(0);
+  problem.heads = heads;
+  problem.queries = queries;
+  problem.row_bytes = (uint32_t)prices->row_bytes;
+  problem.batch = (uint32_t)llround(fmax(1, (double)r->requests / (double)r->decode_steps));
+  kvm_verify_uniform(&problem, (uint64_t)llround((double)r->rows / (double)r->requests));
+  kv_status st = kvm_verify_check(&problem, err);
+  if (!st) st = kv_cli_share("models/gpus", folder, sizeof folder, err);
+  if (!st) st = kvm_gpus_load(folder, &all, err);
+  if (!st && !(*times = malloc((size_t)n * gpus * KVM_KERNELS * sizeof **times))) st = kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  for (uint32_t g = 0; g < gpus && !st; g++) {
+    const kvm_gpu *found;
+    st = kvm_gpus_find(&all, gpu[g].key, &found, err);
+    if (!st) *times_n += add_times(found, g, cells, n, &problem, prices->layers, *times + *times_n);
+  }
+  kvm_gpus_free(&all);
+  return st;
+}
+
+static kv_status unknown_policy(const char *name, kv_error *err) {
+  char known[512] = "";
+  size_t at = 0;
+  for (unsigned i = 0; i < KVS_POLICIES; i++)
+    at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", kvs_policies[i]->name);
+  return kv_fail(err, KV_ERR_USAGE, "--policy: '%s' is none; known are %s", name, known);
+}
+
+kv_status kvsim_policies(const char *names, const kvs_policy **policy, uint32_t *n, kv_error *err) {
+  char *list = strdup(names ? names : "all"), *rest = NULL;
+  bool wanted[KVS_POLICIES] = {true};
+  kv_status st = list ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  for (char *name = st ? NULL : strtok_r(list, ",", &rest); name && !st; name = strtok_r(NULL, ",", &rest)) {
+    const kvs_policy *p = kvs_policy_find(name);
+    if (!p && strcmp(name, "all")) st = unknown_policy(name, err);
+    for (unsigned i = 0; i < KVS_POLICIES; i++) wanted[i] |= !p || p == kvs_policies[i];
+  }
+  *n = 0;
+  for (unsigned i = 0; i < KVS_POLICIES && !st; i++)
+    if (wanted[i]) policy[(*n)++] = kvs_policies[i];
+  free(list);
+  return st;
+}
+
+kv_status kvsim_real(const char *text, const char *option, double low, double high, double *value, kv_error *err) {
+  char *end;
+  if (!text) return KV_OK;
+  double v = strtod(text, &end);
+  if (end == text || *end || !(v >= low && v <= high))
+    return kv_fail(err, KV_ERR_USAGE, "%s: '%s' is no number from %g to %g", option, text, low, high);
+  *value = v;
+  return KV_OK;
+}

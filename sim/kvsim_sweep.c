@@ -1,0 +1,323 @@
+/* kvsim sweep: policies x pools x GPUs over one trace, one dataset. What is done is kept beside the output, so that a
+ * sweep that was interrupted goes on where it stopped. */
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "kv_guard.h"
+#include "kv_h5.h"
+#include "kv_version.h"
+#include "kvsim_commands.h"
+#include "kvsim_gpu.h"
+#include "whatif_output.h"
+
+#define POOLS_MOST 32u
+#define CONVENTIONS "kvsweep-1"
+
+typedef struct arguments {
+  const char *path, *output, *policy, *gpu, *pool, *row_bytes, *layers, *token_us, *jobs;
+  bool quiet, dry_run, restart;
+} arguments;
+
+enum { KEY_ROW = 1000, KEY_LAYERS, KEY_TOKEN, KEY_DRY, KEY_RESTART };
+
+static const struct argp_option options[] = {
+    {"policy", 'p', "NAME,...", 0, "policies (default all)", 1},
+    {"gpu", 'g', "NAME,...", 0, "GPUs (default " KVSIM_GPU ")", 1},
+    {"pool", 'P', "SLOTS,...", 0, "pool sizes (default: the recording's)", 1},
+    {"row-bytes", KEY_ROW, "N", 0, "bytes of a slot in one layer (default 1152)", 1},
+    {"layers", KEY_LAYERS, "N", 0, "layers (default 61)", 1},
+    {"prefill-us", KEY_TOKEN, "US", 0, "time to compute one token again (default 50, assumed)", 1},
+    {"output", 'o', "FILE", 0, "dataset to write (default: the trace's name with .kvsweep.h5)", 2},
+    {"restart", KEY_RESTART, 0, 0, "begin anew, whatever an earlier sweep left", 2},
+    {"jobs", 'J', "N", 0, "simulations at a time (default: processors)", 2},
+    {"quiet", 'q', 0, 0, "no progress, no summary", 2},
+    {"dry-run", KEY_DRY, 0, 0, "print what would be done and stop", 2},
+    {0}};
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  arguments *a = state->input;
+  switch (key) {
+    case 'p': a->policy = arg; break;
+    case 'g': a->gpu = arg; break;
+    case 'P': a->pool = arg; break;
+    case 'o': a->output = arg; break;
+    case 'J': a->jobs = arg; break;
+    case 'q': a->quiet = true; break;
+    case KEY_ROW: a->row_bytes = arg; break;
+    case KEY_LAYERS: a->layers = arg; break;
+    case KEY_TOKEN: a->token_us = arg; break;
+    case KEY_RESTART: a->restart = true; break;
+    case KEY_DRY: a->dry_run = true; break;
+    case ARGP_KEY_ARG:
+      if (a->path) argp_error(state, "one trace at a time");
+      a->path = arg;
+      break;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "name a trace"); break;
+    default: return ARGP_ERR_UNKNOWN;
+  }
+  return 0;
+}
+
+/* What a kept result belongs to; compared byte by byte. */
+typedef struct state_head {
+  char magic[16], version[48], sha256[65];
+  uint64_t cell_bytes, cells, gpus;
+  double row_bytes, layers;
+  kvs_cost cost[KVS_COSTS];
+} state_head;
+
+typedef struct plan {
+  char *output, *state, *command;
+  const char *trace;
+  char sha256[65];
+  kvt_info info;
+  kvs_priced_gpu gpu[KVS_COSTS];
+  uint32_t gpus, cells, pools;
+  uint32_t pool[POOLS_MOST];
+  kvs_cell *cell; /* shared memory */
+  kvs_prices prices;
+  kvs_cells_options run;
+  kv_progress progress;
+  FILE *kept;
+  state_head head;
+  uint32_t done; /* cells done before this run */
+} plan;
+
+/* ---- resolving ---- */
+
+static kv_status resolve_pools(const arguments *a, plan *p, kv_error *err) {
+  char *list = strdup(a->pool ? a->pool : ""), *rest = NULL;
+  kv_status st = list ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  for (char *t = st ? NULL : strtok_r(list, ",", &rest); t && !st; t = strtok_r(NULL, ",", &rest)) {
+    uint64_t slots;
+    if (p->pools == POOLS_MOST) st = kv_fail(err, KV_ERR_USAGE, "--pool: at most %u sizes", POOLS_MOST);
+    if (!st) st = kv_cli_count(t, "--pool", 1, 1u << 30, &slots, err);
+    if (!st) p->pool[p->pools++] = slots == p->info.pool_size ? 0 : (uint32_t)slots;
+  }
+  if (!st && !p->pools) p->pool[p->pools++] = 0;
+  free(list);
+  return st;
+}
+
+static kv_status resolve_cells(const arguments *a, plan *p, kv_error *err) {
+  const kvs_policy *policy[KVS_POLICIES];
+  uint32_t policies;
+  kv_status st = kvsim_policies(a->policy, policy, &policies, err);
+  if (!st) st = resolve_pools(a, p, err);
+  if (st) return st;
+  p->cell = kv_guard_share((size_t)policies * p->pools * sizeof *p->cell);
+  if (!p->cell) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  for (uint32_t i = 0; i < policies; i++)
+    for (uint32_t k = 0; k < p->pools; k++) {
+      bool fixed = policy[i] == &kvs_policy_as_recorded || policy[i]->costs_nothing;
+      if (fixed && k) continue;
+      kvs_cell *c = &p->cell[p->cells++];
+      *c = (kvs_cell){.policy = policy[i], .settings = kvs_policy_settings_default()};
+      c->settings.capacity = fixed ? 0 : p->pool[k];
+    }
+  return KV_OK;
+}
+
+static kv_status small_number(const char *text, const char *option, uint64_t high, uint32_t *value, kv_error *err) {
+  uint64_t v = *value;
+  kv_status st = text ? kv_cli_count(text, option, 1, high, &v, err) : KV_OK;
+  *value = (uint32_t)v;
+  return st;
+}
+
+static void on_progress(void *arg, double fraction) {
+  plan *p = arg;
+  kv_progress_at(&p->progress, fraction);
+}
+
+static void on_finished(void *arg, const kvs_cell *cell) {
+  plan *p = arg;
+  uint64_t number = (uint64_t)(cell - p->cell);
+  if (!p->kept || cell->status) return;
+  if (fwrite(&number, sizeof number, 1, p->kept) != 1 || fwrite(cell, sizeof *cell, 1, p->kept) != 1 || fflush(p->kept) != 0) {
+    (void)fclose(p->kept); /* the sweep itself goes on */
+    p->kept = NULL;
+  }
+}
+
+static kv_status resolve(const arguments *a, plan *p, kv_error *err) {
+  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  uint32_t jobs = processors > 0 ? (uint32_t)processors : 1, row = 1152, layers = 61;
+  double us = 50;
+  size_t stem = strlen(a->path);
+  if (stem > 3 && !strcmp(a->path + stem - 3, ".h5")) stem -= 3;
+  int ok = a->output ? ((p->output = strdup(a->output)) ? 1 : -1) : asprintf(&p->output, "%.*s.kvsweep.h5", (int)stem, a->path);
+  if (ok < 0 || asprintf(&p->state, "%s.unfinished", p->output) < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  if (!strcmp(p->output, a->path)) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
+  const char *base = strrchr(a->path, '/');
+  p->trace = base ? base + 1 : a->path;
+  kv_status st = small_number(a->jobs, "--jobs", 64, &jobs, err);
+  if (!st) st = small_number(a->row_bytes, "--row-bytes", 1u << 20, &row, err);
+  if (!st) st = small_number(a->layers, "--layers", 1u << 16, &layers, err);
+  if (!st) st = kvsim_real(a->token_us, "--prefill-us", 0, 1e9, &us, err);
+  p->prices = (kvs_prices){.row_bytes = row, .layers = layers, .token_seconds = us * 1e-6, .effect = KVS_EFFECT};
+  p->run = (kvs_cells_options){.path = a->path, .whatif = kvs_whatif_options_default(), .jobs = jobs, .arg = p, .progress = on_progress,
+                               .finished = on_finished};
+  kvs_whatif_options *w = &p->run.whatif;
+  w->row_bytes = row;
+  w->layers = layers;
+  w->every = (uint32_t)(p->info.steps / 256 + 1);
+  w->detail_every = 16;
+  if (!st) st = kvsim_gpus(a->gpu, p->gpu, w->cost, &p->gpus, err);
+  w->costs = p->gpus;
+  return st ? st : resolve_cells(a, p, err);
+}
+
+/* ---- what an earlier sweep left ---- */
+
+static void make_head(plan *p) {
+  state_head *h = &p->head;
+  memset(h, 0, sizeof *h);
+  (void)snprintf(h->magic, sizeof h->magic, "%s", CONVENTIONS);
+  (void)snprintf(h->version, sizeof h->version, "%s", KV_VERSION);
+  memcpy(h->sha256, p->sha256, sizeof h->sha256);
+  h->cell_bytes = sizeof *p->cell;
+  h->cells = p->cells;
+  h->gpus = p->gpus;
+  h->row_bytes = p->prices.row_bytes;
+  h->layers = p->prices.layers;
+  memcpy(h->cost, p->run.whatif.cost, sizeof h->cost);
+}
+
+static void take_kept(plan *p, uint64_t number, kvs_cell *kept) {
+  kvs_cell *c = &p->cell[number];
+  /* pointers of another process; the rest must be what is asked now */
+  if (c->done || memcmp(&kept->settings, &c->settings, sizeof c->settings) || kept->result.page_size == 0) return;
+  kept->policy = c->policy;
+  *c = *kept;
+  c->done = true;
+  p->done++;
+}
+
+static void read_kept(plan *p) {
+  FILE *f = fopen(p->state, "rb");
+  state_head h;
+  uint64_t number;
+  kvs_cell *kept = malloc(sizeof *kept);
+  if (f && kept && fread(&h, sizeof h, 1, f) == 1 && !memcmp(&h, &p->head, sizeof h))
+    while (fread(&number, sizeof number, 1, f) == 1 && fread(kept, sizeof *kept, 1, f) == 1 && number < p->cells)
+      take_kept(p, number, kept);
+  free(kept);
+  if (f) (void)fclose(f);
+}
+
+/* Everything known goes to a new file, so that a record that was cut short does not stay in the middle. */
+static void begin_keeping(plan *p) {
+  p->kept = fopen(p->state, "wb");
+  if (!p->kept) return;
+  if (fwrite(&p->head, sizeof p->head, 1, p->kept) != 1) {
+    (void)fclose(p->kept);
+    p->kept = NULL;
+  }
+  for (uint32_t i = 0; i < p->cells; i++)
+    if (p->cell[i].done) on_finished(p, &p->cell[i]);
+}
+
+/* ---- running ---- */
+
+/* Runs the cells of a range that are not done: they must stand together, so they go through one by one stretch. */
+static kv_status run_range(plan *p, uint32_t from, uint32_t to, kv_error *err) {
+  kv_status st = KV_OK;
+  for (uint32_t i = from, n; i < to && !st; i += n) {
+    for (n = 1; i + n < to && p->cell[i + n].done == p->cell[i].done; n++) continue;
+    if (p->cell[i].done) continue;
+    st = kvs_cells_run(p->cell + i, n, &p->run, err);
+    for (uint32_t k = i; k < i + n && !st; k++)
+      if (p->cell[k].status) st = kv_fail(err, p->cell[k].status, "%s", p->cell[k].err.text);
+  }
+  return st;
+}
+
+static kv_status write_dataset(plan *p, const char *token_source, kv_error *err) {
+  char verdict[256];
+  uint32_t good = 0;
+  for (uint32_t i = 0; i < p->cells; i++)
+    for (uint32_t g = 0; g < p->gpus; g++) {
+      kvs_prices prices = p->prices;
+      prices.copy_bandwidth = p->gpu[g].copy_bandwidth;
+      good += !strcmp(kvs_judge(&p->cell[i], &p->cell[0], g, &prices).verdict, "do it");
+    }
+  (void)snprintf(verdict, sizeof verdict, "%u of %u combinations of policy, pool and GPU save at least %.0f %% of the time it takes to read the rows.",
+                 good, p->cells * p->gpus, 100 * p->prices.effect);
+  const kvs_policy_settings settings = kvs_policy_settings_default();
+  const kvs_whatif_head head = {.path = p->output, .command = p->command, .conventions = CONVENTIONS, .trace = p->trace, .sha256 = p->sha256,
+                                .info = &p->info, .memory_model = KVS_GATHER_MODEL, .token_source = token_source, .verdict = verdict,
+                                .settings = &settings, .prices = p->prices, .every = p->run.whatif.every, .gpu = p->gpu, .gpus = p->gpus};
+  kv_status st = kvs_whatif_write(&head, p->cell, p->cells, 0, err);
+  return st;
+}
+
+static void print_summary(const plan *p) {
+  printf("%s: %u simulations (%u kept from before), %u GPUs\n", p->output, p->cells, p->done, p->gpus);
+  printf("  %-14s %10s %9s  ", "policy", "pool", "rows/run");
+  for (uint32_t g = 0; g < p->gpus; g++) printf(" %-24.24s", p->gpu[g].key);
+  printf("\n");
+  for (uint32_t i = 0; i < p->cells; i++) {
+    const kvs_whatif_result *r = &p->cell[i].result;
+    printf("  %-14s %10u %9.1f  ", p->cell[i].policy->name, r->capacity, r->runs ? (double)r->rows / (double)r->runs : 0);
+    for (uint32_t g = 0; g < p->gpus; g++) {
+      kvs_prices prices = p->prices;
+      prices.copy_bandwidth = p->gpu[g].copy_bandwidth;
+      kvs_judgement j = kvs_judge(&p->cell[i], &p->cell[0], g, &prices);
+      printf(" %+9.4f s %-12s", j.net, j.verdict);
+    }
+    printf("\n");
+  }
+}
+
+static kv_status sweep(const arguments *a, plan *p, kv_error *err) {
+  make_head(p);
+  if (!a->restart) read_kept(p);
+  begin_keeping(p);
+  kv_progress_begin(&p->progress, "sweep", a->quiet);
+  kv_status st = run_range(p, 0, 1, err);
+  for (uint32_t i = 1; i < p->cells; i++)
+    if (!p->cell[i].done) p->cell[i].map_step = p->cell[0].result.map_step;
+  if (!st) st = run_range(p, 1, p->cells, err);
+  kv_progress_end(&p->progress);
+  if (!st) st = write_dataset(p, a->token_us ? "--prefill-us" : "assumed", err);
+  if (p->kept) (void)fclose(p->kept);
+  if (!st) (void)unlink(p->state);
+  if (!st && !a->quiet) print_summary(p);
+  return st;
+}
+
+kv_status kvsim_sweep(int argc, char **argv, kv_error *err) {
+  static const struct argp argp = {
+      options, parse, "TRACE.h5",
+      "Run the schedule of a trace under policies x pool sizes, price it on GPUs, and write one dataset (kvsweep-1). "
+      "Interrupted, it goes on where it stopped when the same command is given again.\v"
+      "Examples:\n  kvsim sweep trace.h5 --gpu h200,sm_120 --pool 512Ki,1Mi,2Mi\n  kvsim sweep trace.h5 --policy fifo,compact --restart\n",
+      NULL, NULL, NULL};
+  arguments a = {0};
+  plan p = {0};
+  kvt_reader *reader;
+  argp_err_exit_status = 2;
+  p.command = kv_cli_command_line(argc, argv);
+  (void)argp_parse(&argp, argc, argv, 0, NULL, &a);
+  kv_status st = kvt_reader_open(a.path, &reader, &p.info, err);
+  if (!st) kvt_reader_close(reader);
+  if (!st) st = kv_sha256_file(a.path, p.sha256, err);
+  if (!st) st = resolve(&a, &p, err);
+  if (!st && a.dry_run)
+    printf("%s: %u simulations of %s, priced on %u GPUs, %u at a time\n", p.output, p.cells, p.trace, p.gpus, p.run.jobs);
+  else if (!st)
+    st = sweep(&a, &p, err);
+  kv_guard_unshare(p.cell, p.cells * sizeof *p.cell);
+  free(p.output);
+  free(p.state);
+  free(p.command);
+  return st;
+}

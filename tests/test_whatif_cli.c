@@ -1,0 +1,186 @@
+/* kvsim whatif, sweep, synth and diff as a user types them. RECORDINGS=DIR: every recording there must come out as
+ * recorded. */
+#include <dirent.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kv_test.h"
+
+static int run(char **out, const char *arguments) {
+  char *err = NULL;
+  int status = kv_run(out, &err, "cd '%s' && %s %s", kv_tmp("."), kv_program("kvsim"), arguments);
+  free(err);
+  return status;
+}
+
+static void expect(const char *arguments, int status, const char *why) {
+  char *err = NULL;
+  int got = kv_run(NULL, &err, "cd '%s' && %s %s", kv_tmp("."), kv_program("kvsim"), arguments);
+  CU_ASSERT_EQUAL(got, status);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err, why));
+  if (got != status || !strstr(err, why)) fprintf(stderr, "kvsim %s: status %d, %s", arguments, got, err);
+  free(err);
+}
+
+static json_t *json_of(const char *arguments) {
+  char *out = NULL;
+  CU_ASSERT_EQUAL(run(&out, arguments), 0);
+  json_t *j = json_loads(out, 0, NULL);
+  free(out);
+  return j;
+}
+
+static json_int_t whole(const json_t *j, const char *name) { return json_integer_value(json_object_get(j, name)); }
+
+static void as_recorded(const char *trace) {
+  char args[2048];
+  (void)snprintf(args, sizeof args, "whatif '%s' --policy as-recorded --json --no-report -o r.kvwhatif.h5", trace);
+  json_t *j = json_of(args);
+  CU_ASSERT_PTR_NOT_NULL_FATAL(j);
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(j, "schema")), "kvsim-whatif-1");
+  CU_ASSERT_EQUAL(whole(j, "mismatches"), 0);
+  CU_ASSERT_TRUE(json_is_true(json_object_get(j, "final_lists_match")));
+  const json_t *policy = json_array_get(json_object_get(j, "policies"), 0);
+  CU_ASSERT(whole(policy, "slot_operations") > 0);
+  json_decref(j);
+}
+
+static void samples(void) {
+  as_recorded(kv_source("traces/samples/mixed_eagle.h5"));
+  as_recorded(kv_source("traces/samples/mixed_eagle_v2.h5"));
+  as_recorded(kv_source("traces/samples/single_long_eagle.h5"));
+}
+
+static void all_in_folder(void) {
+  const char *name = getenv("RECORDINGS");
+  DIR *dir = name && *name ? opendir(name) : NULL;
+  char args[2048];
+  if (!dir) {
+    CU_PASS("no folder of recordings");
+    return;
+  }
+  for (const struct dirent *e; (e = readdir(dir));) {
+    const char *end = strrchr(e->d_name, '.');
+    if (!end || strcmp(end, ".h5")) continue;
+    (void)snprintf(args, sizeof args, "import -q -p '%s/%s' -o imported.h5", name, e->d_name);
+    if (run(NULL, args) == 0) as_recorded(kv_tmp("imported.h5"));
+  }
+  (void)closedir(dir);
+}
+
+static const json_t *policy_of(const json_t *j, const char *name) {
+  size_t i;
+  const json_t *p;
+  json_array_foreach(json_object_get(j, "policies"), i, p)
+    if (!strcmp(json_string_value(json_object_get(p, "policy")), name)) return p;
+  return NULL;
+}
+
+static void every_policy(void) {
+  char args[2048];
+  (void)snprintf(args, sizeof args, "whatif '%s' --json --no-report -o all.kvwhatif.h5", kv_source("traces/samples/single_long_eagle.h5"));
+  json_t *j = json_of(args);
+  CU_ASSERT_EQUAL(json_array_size(json_object_get(j, "policies")), 14);
+  /* the recording has 134,773 rows in one run, then 898 after 512 verify steps; compaction leaves none */
+  const json_t *compact = policy_of(j, "compact"), *fifo = policy_of(j, "fifo"), *oracle = policy_of(j, "oracle");
+  CU_ASSERT_EQUAL(whole(compact, "runs"), 512);
+  CU_ASSERT_EQUAL(whole(oracle, "runs"), 512);
+  CU_ASSERT_EQUAL(whole(fifo, "runs"), whole(policy_of(j, "as-recorded"), "runs"));
+  CU_ASSERT_EQUAL(whole(fifo, "rows"), whole(oracle, "rows"));
+  CU_ASSERT_EQUAL(access(kv_tmp("all.kvwhatif.h5"), R_OK), 0);
+  json_decref(j);
+}
+
+static void reproduces(void) {
+  char args[4096];
+  const char *sample = kv_source("traces/samples/single_long_eagle.h5");
+  static const char *const policy[] = {"fifo", "need-sort", "compact", "pages-64", "relocate-step"};
+  for (size_t i = 0; i < sizeof policy / sizeof *policy; i++) {
+    (void)snprintf(args, sizeof args, "whatif '%s' -q --policy %s --trace-out told.h5", sample, policy[i]);
+    expect(args, 0, "");
+    expect("replay told.h5 --no-report -q", 0, "");
+    if (i < 4) {
+      expect("whatif told.h5 -q --policy as-recorded --trace-out again.h5", 0, "");
+      expect("diff told.h5 again.h5 -q", 0, "");
+    }
+  }
+  (void)snprintf(args, sizeof args, "whatif '%s' -q --policy as-recorded --trace-out told.h5", sample);
+  expect(args, 0, "");
+  json_t *j = json_of("whatif told.h5 --policy as-recorded --json --no-report -o r.kvwhatif.h5");
+  CU_ASSERT(whole(j, "mismatches") == 0 && json_is_true(json_object_get(j, "final_lists_match")));
+  json_decref(j);
+}
+
+static void synth_and_diff(void) {
+  expect("synth blocks --rows 512 -o b1.h5 -q", 0, "");
+  expect("synth blocks --rows 512 -o b2.h5 -q", 0, "");
+  expect("diff b1.h5 b2.h5", 0, "");
+  expect("synth blocks --rows 512 --run 8 -o b3.h5 -q", 0, "");
+  expect("diff b1.h5 b3.h5", 1, "differ in");
+  expect("diff b1.h5", 2, "name two files");
+  expect("diff b1.h5 nothing.h5", 5, "nothing.h5");
+  expect("synth stripes", 2, "is no pattern");
+  expect("synth blocks --pool 10", 2, "do not fit");
+  json_t *j = json_of("synth comb --rows 100 --requests 3 -o c.h5 --json");
+  CU_ASSERT_EQUAL(json_integer_value(json_array_get(json_object_get(j, "runs"), 2)), 100);
+  json_decref(j);
+  expect("whatif c.h5 -q --no-report -o c1.h5", 0, "");
+  expect("whatif c.h5 -q --no-report -o c2.h5 --jobs 1", 0, "");
+  expect("diff c1.h5 c2.h5", 0, "");
+  expect("whatif c.h5 -q --no-report -o c2.h5 --layers 2", 0, "");
+  expect("diff c1.h5 c2.h5", 1, "differ in");
+  expect("diff b1.h5 c1.h5", 1, "differ in");
+}
+
+/* An interrupted sweep: what a first run kept is taken up, what was cut short is not. */
+static void sweep(void) {
+  char *out = NULL;
+  expect("synth workload --actions 400 -o w.h5 -q", 0, "");
+  expect("sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 -q -o s1.h5", 0, "");
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && ls s1.h5.unfinished", kv_tmp(".")), 2);
+  CU_ASSERT_EQUAL(kv_run(&out, NULL,
+                         "cd '%s' && (ulimit -f 1; %s sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 -q -o /dev/full -J 1 2>/dev/null;"
+                         " true)", kv_tmp("."), kv_program("kvsim")), 0);
+  free(out);
+  /* a state file as a killed sweep leaves it: run with an output that cannot be written, then cut its last record */
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && mkdir -p s2.h5", kv_tmp(".")), 0);
+  CU_ASSERT_NOT_EQUAL(run(NULL, "sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 -q -o s2.h5"), 0);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && rmdir s2.h5 && truncate -s -1000 s2.h5.unfinished", kv_tmp(".")), 0);
+  CU_ASSERT_EQUAL(run(&out, "sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 -o s2.h5"), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "26 simulations (25 kept from before)"));
+  free(out);
+  expect("diff s1.h5 s2.h5", 0, "");
+  expect("sweep w.h5 --policy best", 2, "known are");
+  expect("sweep w.h5 --gpu abacus", 2, "abacus");
+}
+
+static void usage(void) {
+  expect("whatif", 2, "name a trace");
+  expect("whatif nothing.h5", 5, "nothing.h5");
+  expect("synth comb --rows 10 -o u.h5 -q", 0, "");
+  expect("whatif u.h5 --policy best", 2, "known are as-recorded, fifo");
+  expect("whatif u.h5 --row-bytes 0", 2, "--row-bytes");
+  expect("whatif u.h5 --low-water 2", 2, "--low-water");
+  expect("whatif u.h5 --high-water 0.01", 2, "--high-water");
+  expect("whatif u.h5 --trace-out t.h5", 2, "needs one --policy");
+  expect("whatif u.h5 -o u.h5", 2, "is the trace itself");
+  expect("whatif u.h5 --pool 8 --policy pages-16", 2, "at least one page");
+  expect("whatif u.h5 -q --no-report --pool 64 -o small.h5", 0, "");
+  expect("whatif u.h5 --dry-run --policy fifo", 0, "");
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && ls u.kvwhatif*", kv_tmp(".")), 2);
+}
+
+void suite_whatif_cli(void) {
+  static const kv_test_case cases[] = {{"samples come out as recorded", samples},
+                                       {"all of RECORDINGS", all_in_folder},
+                                       {"every policy", every_policy},
+                                       {"a simulation written as a trace", reproduces},
+                                       {"synth and diff", synth_and_diff},
+                                       {"sweep goes on", sweep},
+                                       {"usage", usage},
+                                       {NULL, NULL}};
+  kv_suite("whatif_cli", cases);
+}
