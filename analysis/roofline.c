@@ -33,6 +33,7 @@ static const struct command {
                 {"validate", "the model against measured points", roofline_validate},
                 {"diagnose", "what an imported profile says", roofline_diagnose},
                 {"step", "a whole decode step", roofline_step},
+                {"program", "a kernel's declaration from its machine code", roofline_program},
                 {"report", "draw a dataset again", roofline_report}};
 
 static void name_commands(char *text, size_t size, const char *format) {

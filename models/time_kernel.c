@@ -94,7 +94,8 @@ static int entry(void *arg, const char *section, const char *key, const char *te
   if (r->status) return 0;
   if (strcmp(section, r->section) != 0 && !new_section(r, section)) return 0;
   (void)snprintf(r->key, sizeof r->key, "%.47s", key);
-  if (!text[0]) return fail(r, "empty", "");
+  /* a program may begin on the next line */
+  if (!text[0] && strncmp(section, "warps", 5) != 0) return fail(r, "empty", "");
   if (!strcmp(section, "kernel")) return kernel_entry(r, key, text);
   if (!strncmp(section, "warps", 5)) return warps_entry(r, key, text);
   if (strcmp(section, "structure") != 0)

@@ -8,6 +8,7 @@
 
 #include "kv_test.h"
 #include "time_model.h"
+#include "time_sass.h"
 
 #define NEAR(a, b, rel) CU_ASSERT(fabs((a) - (b)) <= (rel)*fabs((double)(b)))
 
@@ -77,6 +78,59 @@ static void bad_words_are_named(void) {
     CU_ASSERT_EQUAL(kvm_program_parse(bad[i], &p, &err), KV_ERR_INPUT);
     CU_ASSERT(strstr(err.text, "word") && !p.step);
   }
+}
+
+/* ---- machine code ---- */
+
+/* An instruction as cuobjdump -sass prints it; the bits as the assembler packs them. */
+static void listed(FILE *f, unsigned address, const char *text, unsigned stall, unsigned set, unsigned read,
+                   unsigned waits) {
+  fprintf(f, "        /*%04x*/                   %s ;   /* 0x0000000000017b82 */\n", address, text);
+  fprintf(f, "                                    /* 0x%016llx */\n",
+          (unsigned long long)(stall | set << 5 | read << 8 | waits << 11) << 41 | 0x1ffffffffffull);
+}
+
+static void a_listing_becomes_a_program(void) {
+  char path[300], out[300], text[400] = "";
+  kvm_sass s;
+  kvm_sass_loop loop[4];
+  (void)snprintf(path, sizeof path, "%s", kv_tmp("k.sass"));
+  (void)snprintf(out, sizeof out, "%s", kv_tmp("k.words"));
+  FILE *f = fopen(path, "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+  fputs("\tcode for sm_90\n\t\tFunction : other\n", f);
+  listed(f, 0, "EXIT", 1, 7, 7, 0);
+  fputs("\t\tFunction : _Z4mine\n", f);
+  listed(f, 0x00, "S2R R1, SR_TID.X", 2, 0, 7, 0);
+  listed(f, 0x10, "IADD3 R1, R1, 0x1, RZ", 4, 7, 7, 0);
+  listed(f, 0x20, "IMAD R2, R1, 0x4, RZ", 5, 7, 7, 0);
+  listed(f, 0x30, "@!P0 LDG.E.128 R4, desc[UR4][R2.64]", 1, 3, 1, 0);
+  listed(f, 0x40, "HMMA.16816.F32.BF16 R8, R4, R6, R8", 6, 7, 7, 8);
+  listed(f, 0x50, "DEPBAR.LE SB0, 0x2", 1, 7, 7, 0);
+  listed(f, 0x60, "@P0 BRA 0x10", 5, 7, 7, 0);
+  (void)fclose(f);
+  CU_ASSERT_EQUAL_FATAL(kvm_sass_read(path, "mine", &s, NULL), KV_OK);
+  CU_ASSERT(s.n == 7 && !strcmp(s.function, "_Z4mine"));
+  CU_ASSERT_EQUAL(kvm_sass_loops(&s, 2, loop, 4), 1);
+  CU_ASSERT(loop[0].from == 1 && loop[0].to == 6);
+  f = fopen(out, "w+");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+  kvm_sass_program(&s, 1, 6, f);
+  rewind(f);
+  CU_ASSERT_PTR_NOT_NULL(fgets(text, sizeof text, f));
+  (void)fclose(f);
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "alu*2:9 ldg16.row>d^b mma:6<d group*2 alu:5"));
+  kvm_program p = program(text); /* and is one */
+  CU_ASSERT_EQUAL(p.steps, 5);
+  kvm_program_free(&p);
+  kvm_sass_free(&s);
+  CU_ASSERT_EQUAL(kvm_sass_read(path, "nobody", &s, NULL), KV_ERR_INPUT);
+  CU_ASSERT_EQUAL(kvm_sass_read(kv_source("LICENSE"), NULL, &s, NULL), KV_ERR_INPUT);
+  CU_ASSERT_EQUAL(kvm_sass_read("/nonexistent", NULL, &s, NULL), KV_ERR_IO);
+  CU_ASSERT_EQUAL(
+      kv_run(NULL, NULL, "%s program %s --function mine --lines 1:6", kv_program("roofline"), path), 0);
+  CU_ASSERT_EQUAL(
+      kv_run(NULL, NULL, "%s program %s --function mine --lines 1:60", kv_program("roofline"), path), 2);
 }
 
 /* ---- one SM ---- */
@@ -443,6 +497,7 @@ static void planted_causes_show_on_their_rung(void) {
 void suite_time_model(void) {
   static const kv_test_case cases[] = {{"words become steps", words_become_steps},
                                        {"bad words", bad_words_are_named},
+                                       {"machine code", a_listing_becomes_a_program},
                                        {"issue slots", issue_slots_bind},
                                        {"pipes", pipes_bind},
                                        {"dependent loads", dependent_loads_take_their_latency},
