@@ -11,7 +11,7 @@ const char *kvk_kind_name(kvk_kind kind) {
 }
 
 kvk_options kvk_default_options(int sms, int major, int minor) {
-  return (kvk_options){.sms = sms, .spread_roles = 1, .capability = 10 * major + minor};
+  return (kvk_options){.sms = sms, .capability = 10 * major + minor};
 }
 
 int kvk_split_blocks(const kvk_options *options) { return options->blocks > 0 ? options->blocks : options->sms; }
@@ -35,7 +35,7 @@ kvk_groups kvk_cut_rows(kvk_kind kind, int queries, int heads) {
     g.row_stride = 1;
   }
   g.tiles8 = (g.group_rows + 7) / 8;
-  if (g.tiles8 == 4) g.tiles8 = 5;
+  if (g.tiles8 == 4 || ((kind == KVK_LOAD_ONLY || kind == KVK_MMA_ONLY) && g.tiles8 < 5)) g.tiles8 = 5;
   return g;
 }
 

@@ -13,9 +13,9 @@ enum {
   KVK_ROW_VALUES = KVK_LATENT + KVK_ROPE,
   KVK_ROW_BYTES = 2 * KVK_ROW_VALUES,
   KVK_TILE = 16,         /* keys a tile of the split kernels: the k of one mma, and the m of another */
-  KVK_GROUP_ROWS = 40,   /* query rows a block holds at most: 40 x 512 accumulators and 40 x 576 of Q in registers */
+  KVK_GROUP_ROWS = 48,   /* query rows a block holds at most: 48 x 512 accumulators and 48 x 576 of Q in registers */
   KVK_SPLIT_THREADS = 256,
-  KVK_STAGES = 5
+  KVK_STAGES = 4
 };
 
 /* Query rows are numbered query * heads + head. Column c of group g stands for row g * group_stride + c * row_stride. */
@@ -23,7 +23,7 @@ typedef struct kvk_groups {
   int rows;       /* of a request */
   int groups;
   int group_rows; /* used columns of a full group */
-  int tiles8;     /* columns in units of 8, padding included: 1, 2, 3 or 5 */
+  int tiles8;     /* columns in units of 8, padding included: 1, 2, 3, 5 or 6 */
   int group_stride, row_stride;
 } kvk_groups;
 

@@ -24,7 +24,6 @@ struct sv_params {
   int batch, queries, heads, tree, mask_kind;
   kvk_groups cut;
   uint32_t blocks, min_tiles, fixed_tiles;
-  int spread; /* placement of the two roles of warps: see split_verify.cu */
 };
 
 /* The list of all tiles, or pieces with fixed_tiles: "units". */

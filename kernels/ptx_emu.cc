@@ -512,6 +512,7 @@ void kx_mbar_wait(uint32_t bar, uint32_t parity) {
   if (!b) return;
   while ((b->generation & 1) == parity) block_while(&b->generation, b->generation, "an mbarrier");
   join(my_clocks(), b->released);
+  B->warp_of[my_warp()].turn++; /* it may have ordered the lanes; told apart between warps only */
 }
 
 bool kx_mbar_test(uint32_t bar, uint32_t parity) {

@@ -1,17 +1,19 @@
 /* split_verify: all query rows of a request share each KV row that a block fetches.
  *
- * A block of 8 warps holds up to 40 query rows and walks tiles of 16 keys. With keys and values as the m side of
- * mma.m16n8k16 (S^T = K Q^T, O^T = V^T P^T), query rows come in units of 8 and 36 rows waste only 4.
- *   - 4 score warps, two pairs: pair t % 2 takes tile t. Each warp of a pair multiplies one half of the 576 columns, its
- *     half of Q resident in registers; the halves are exchanged lane by lane, each warp finishes the columns (query
- *     rows) it owns: softmax weights to shared memory. One pair's softmax thus overlaps the other's products.
+ * A block of 8 warps holds up to 48 query rows and walks tiles of 16 keys. With keys and values as the m side of
+ * mma.m16n8k16 (S^T = K Q^T, O^T = V^T P^T), query rows come in units of 8: 36 rows waste 4, 48 none.
+ *   - 4 score warps: each multiplies a quarter of the 576 columns, its quarter of Q resident in registers; the partial
+ *     scores are exchanged lane by lane through shared memory, and each warp finishes the units of query rows it owns
+ *     (unit u: warp u % 4): softmax weights to shared memory. The products of the next tile are issued between the steps
+ *     of this tile's softmax, so that its latencies (barrier, exchange, votes, exponentials) are covered.
  *   - 4 value warps: each holds 128 of the 512 output columns for all query rows in registers, multiplies weights and
- *     tile, and fetches a tile five ahead (cp.async; 8 lanes a row, so one pointer a lane).
- * Shared memory: 5 tiles + 8.8 KB, <= 101,376 B; rows lie 1152 B apart, their 16-byte chunks xor-swizzled by row.
+ *     tile, and while it waits for weights fetches 4 of the 16 rows of a tile to come (cp.async, 8 lanes a row; bulk copies
+ *     of whole rows were tried on an H200 and are slower there: 0.65 us a tile of 16 rows against 0.48).
+ * A tile's life: fetched; multiplied with Q while its predecessor is softened; softened; multiplied with the weights. 4 tiles
+ * in shared memory; with the exchange 97 KB, <= 101,376 B. Rows lie 1168 B apart, so that 8 of them spread over the banks.
  *
  * The running maximum of a query row is raised only when a logit exceeds it by 2^8 (weights then stay far inside bf16's
- * range); tiles pass it on in order: the warp of the other pair that owns the same rows waits for it. Raised rows leave
- * a factor for the value warps' accumulators and for the other pair's sums.
+ * range); raised rows leave a factor for the value warps' accumulators.
  */
 #include "attn_split.h"
 
@@ -19,25 +21,24 @@ namespace {
 
 enum sv_mode { SV_FULL, SV_LOAD_ONLY, SV_MMA_ONLY };
 
-const int K_STEPS = KVK_ROW_VALUES / 2 / 16; /* of one score warp: half of the columns */
-const uint32_t STAGE = KVK_TILE * KVK_ROW_BYTES;
+const int K_STEPS = KVK_ROW_VALUES / 4 / 16; /* of one score warp: a quarter of the columns, 8 of latent and 1 of rope */
+const int FIRST_STEPS = 5;                   /* of which the first are issued before the softmax, the others inside */
+const uint32_t PITCH = KVK_ROW_BYTES + 16, STAGE = KVK_TILE * PITCH;
 const float HEADROOM = 8.0f;
-const int AHEAD = 2; /* fragments of K on their way while one is multiplied */
 
 template <int NT>
 struct sv_smem { /* byte offsets */
-  static const int rows = 8 * NT, owned = (NT + 1) / 2;
-  static const uint32_t weight_stride = 16 * NT, weight_bytes = KVK_TILE * weight_stride, exchange_bytes = 512 * NT;
-  static const uint32_t exchange = KVK_STAGES * STAGE;
-  static const uint32_t weights = exchange + 2 * exchange_bytes;
-  static const uint32_t top = weights + 2 * weight_bytes;  /* running maximum [rows] */
-  static const uint32_t factor = top + 4 * rows;           /* [2][rows] */
-  static const uint32_t ended = factor + 8 * rows;         /* sum, maximum of each pair [2][2][rows] */
-  static const uint32_t flag = ended + 16 * rows;          /* [2 pairs][2 halves] */
-  static const uint32_t segment = flag + 16;               /* 8 words */
+  static const int rows = 8 * NT;
+  static const uint32_t weight_stride = 16 * NT, weight_bytes = KVK_TILE * weight_stride, exchange_bytes = 3 * 512 * NT;
+  static const uint32_t exchange = KVK_STAGES * STAGE;           /* [2][unit][3 senders][lane] 16 bytes */
+  static const uint32_t weights = exchange + 2 * exchange_bytes; /* [2][16 keys][rows] bf16 */
+  static const uint32_t factor = weights + 2 * weight_bytes;     /* [2][rows] */
+  static const uint32_t inverse = factor + 8 * rows;             /* [rows] */
+  static const uint32_t flag = inverse + 4 * rows;               /* [2][4 score warps] */
+  static const uint32_t segment = flag + 32;                     /* 8 words */
   static const uint32_t bars = segment + 32;
   static const uint32_t full = bars, empty = full + 8 * KVK_STAGES, ready = empty + 8 * KVK_STAGES, unused = ready + 16;
-  static const uint32_t chain = unused + 16, q_full = chain + 32, q_taken = q_full + 8, bytes = q_taken + 8;
+  static const uint32_t q_full = unused + 16, q_taken = q_full + 8, bytes = q_taken + 8;
 };
 
 struct sv_segment {
@@ -75,280 +76,259 @@ KX_DEVICE sv_segment sv_read_segment(const sv_thread &t) {
   return s;
 }
 
-/* Barriers and maxima for a new segment, by warps 1 (and 4, 5), while warp 0 looks for it. */
+/* Barriers for a new segment, by warp 1, while warp 0 looks for it. */
 template <int NT>
 KX_DEVICE void sv_reset(const sv_thread &t) {
   typedef sv_smem<NT> L;
   const uint32_t tid = t.warp * 32 + t.lane, bar = tid - 32;
   if (bar < (L::bytes - L::bars) / 8) {
     const uint32_t at = L::bars + 8 * bar;
-    const uint32_t count = at < L::empty || at == L::q_full ? 128 : at < L::ready || at == L::q_taken ? 4 : at < L::unused ? 2 : at < L::chain ? 4 : 1;
+    const uint32_t count = at < L::empty || at == L::q_full ? 128 : 4;
     kx_mbar_init(t.smem + at, count);
   }
-  if (tid >= 128 && tid < 128 + (uint32_t)L::rows) kx_sts(t.smem + L::top + 4 * (tid - 128), -kx_inf());
 }
 
 /* --- score warps --- */
 
+/* A score warp sees the units of 8 query rows in its own order, unit (quarter + j) % NT as its j-th, so that the ones it owns
+ * are its 0-th and its 4-th, whatever the warp: register arrays need constant indices. */
 template <int NT>
 struct sv_scores {
-  uint32_t q[K_STEPS][NT][2]; /* tile j of the row units: unit j for half 0, unit NT - 1 - j for half 1 */
-  float sum[2 * sv_smem<NT>::owned], top[2 * sv_smem<NT>::owned];
-  int pair, half;
+  uint32_t q[K_STEPS][NT][2];
+  float sum[2][2], top[2][2]; /* of owned unit 0 and 1, query rows 2t and 2t + 1 */
+  int quarter;
 };
 
 template <int NT>
-KX_DEVICE int sv_unit(int half, int j) { return half ? NT - 1 - j : j; }
+KX_DEVICE uint32_t sv_unit(int quarter, int j) { return (uint32_t)(quarter + j) % NT; }
 
-/* Units this warp finishes: the first `owned`, the middle one of an odd number only with half 0. */
 template <int NT>
-KX_DEVICE bool sv_mine(int half, int j) { return j < NT / 2 || (j == NT / 2 && NT % 2 && half == 0); }
+KX_DEVICE bool sv_owns(int quarter, int j) { return (j == 0 && (NT >= 4 || quarter < NT)) || (j == 4 && quarter + 4 < NT); }
 
-/* Q lies in the last three stages, row r at r * 1152. */
+/* Q lies in the last three stages. */
 template <int NT>
 KX_DEVICE void sv_take_q(const sv_thread &t, sv_scores<NT> &w) {
-  const uint32_t base = t.smem + 2 * STAGE, low = t.lane & 7, quarter = t.lane >> 3;
+  const uint32_t base = t.smem + (KVK_STAGES - 3) * STAGE + (t.lane & 7) * PITCH, chunk = 16 * (t.lane >> 3);
 #pragma unroll
-  for (int k = 0; k < K_STEPS / 2; k++)
+  for (int j = 0; j < NT; j++) {
+    const uint32_t row = base + 8 * sv_unit<NT>(w.quarter, j) * PITCH;
+    uint32_t r[4];
 #pragma unroll
-    for (int j = 0; j < NT; j++) {
-      const uint32_t row = (uint32_t)(8 * sv_unit<NT>(w.half, j)) + low;
-      const uint32_t line = k < 8 ? (uint32_t)(4 * w.half + k / 2) : 8u;
-      const uint32_t chunk = (k < 8 ? (uint32_t)(4 * (k & 1)) : (uint32_t)(4 * w.half)) + quarter;
-      uint32_t r[4];
-      kx_ldmatrix4(r, base + row * KVK_ROW_BYTES + line * 128 + ((chunk ^ low) << 4));
-      w.q[2 * k][j][0] = r[0];
-      w.q[2 * k][j][1] = r[1];
-      w.q[2 * k + 1][j][0] = r[2];
-      w.q[2 * k + 1][j][1] = r[3];
+    for (int k = 0; k < 8; k += 2) {
+      kx_ldmatrix4(r, row + 256 * (uint32_t)w.quarter + 32 * (uint32_t)k + chunk);
+      w.q[k][j][0] = r[0];
+      w.q[k][j][1] = r[1];
+      w.q[k + 1][j][0] = r[2];
+      w.q[k + 1][j][1] = r[3];
     }
-}
-
-template <int NT>
-KX_DEVICE void sv_multiply_q(const sv_thread &t, const sv_scores<NT> &w, uint32_t stage, float s[NT][4]) {
-  const uint32_t row = t.lane & 15, swizzle = ((t.lane >> 4) ^ (t.lane & 7)) << 4;
-  const uint32_t at = t.smem + stage * STAGE + row * KVK_ROW_BYTES + swizzle;
-  const uint32_t latent = at + (uint32_t)w.half * 512, rope = (at ^ ((uint32_t)w.half << 6)) + 1024;
-#pragma unroll
-  for (int j = 0; j < NT; j++) s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
-  uint32_t a[AHEAD + 1][4];
-#pragma unroll
-  for (int k = -AHEAD; k < K_STEPS; k++) {
-    const int next = k + AHEAD;
-    if (next < 16) kx_ldmatrix4(a[next % (AHEAD + 1)], (latent ^ (uint32_t)((next & 3) << 5)) + (uint32_t)(next / 4 * 128));
-    else if (next < K_STEPS) kx_ldmatrix4(a[next % (AHEAD + 1)], rope ^ (uint32_t)((next - 16) << 5));
-    if (k < 0) continue;
-#pragma unroll
-    for (int j = 0; j < NT; j++) kx_mma(s[j], a[k % (AHEAD + 1)], w.q[k][j][0], w.q[k][j][1]);
+    kx_ldmatrix4(r, row + 1024 + 32 * (uint32_t)w.quarter + (chunk & 16)); /* half of it is not needed */
+    w.q[8][j][0] = r[0];
+    w.q[8][j][1] = r[1];
   }
 }
 
-/* Sends the other half's units to it, adds what it sent for ours. Same lane, same layout. */
+/* This warp's columns of a tile of keys, steps FROM to TO - 1. */
+template <int FROM, int TO>
+KX_DEVICE void sv_load_keys(const sv_thread &t, int quarter, uint32_t stage, uint32_t a[K_STEPS][4]) {
+  const uint32_t at = t.smem + stage * STAGE + (t.lane & 15) * PITCH + 16 * (t.lane >> 4);
+  const uint32_t latent = at + 256 * (uint32_t)quarter, rope = at + 1024 + 32 * (uint32_t)quarter;
+#pragma unroll
+  for (int k = FROM; k < TO; k++) kx_ldmatrix4(a[k], k < 8 ? latent + 32 * (uint32_t)k : rope);
+}
+
+template <int NT, int FROM, int TO>
+KX_DEVICE void sv_multiply_q(const sv_scores<NT> &w, const uint32_t a[K_STEPS][4], float s[NT][4]) {
+#pragma unroll
+  for (int k = FROM; k < TO; k++)
+#pragma unroll
+    for (int j = 0; j < NT; j++) kx_mma(s[j], a[k], w.q[k][j][0], w.q[k][j][1]);
+}
+
 template <int NT>
-KX_DEVICE void sv_exchange(const sv_thread &t, const sv_scores<NT> &w, float s[NT][4]) {
-  typedef sv_smem<NT> L;
-  const uint32_t at = t.smem + L::exchange + (uint32_t)w.pair * L::exchange_bytes + 16 * t.lane;
+KX_DEVICE uint32_t sv_exchange_at(const sv_thread &t, uint32_t i, uint32_t unit, uint32_t sender) {
+  const uint32_t slot = (sender - unit % 4 - 1) & 3; /* the owner itself sends nothing */
+  return t.smem + sv_smem<NT>::exchange + (i & 1) * sv_smem<NT>::exchange_bytes + (3 * unit + slot) * 512 + 16 * t.lane;
+}
+
+/* Partial scores of the units that other warps own. */
+template <int NT>
+KX_DEVICE void sv_send(const sv_thread &t, int quarter, uint32_t i, const float s[NT][4]) {
 #pragma unroll
-  for (int j = NT / 2; j < NT; j++)
-    if (!sv_mine<NT>(w.half, j)) {
+  for (int j = 0; j < NT; j++)
+    if (!sv_owns<NT>(quarter, j)) {
       const kx_f4 v = {s[j][0], s[j][1], s[j][2], s[j][3]};
-      kx_sts(at + 512 * (uint32_t)sv_unit<NT>(w.half, j), v);
-    }
-  kx_bar_sync(1 + w.pair, 64);
-#pragma unroll
-  for (int j = 0; j < L::owned; j++)
-    if (sv_mine<NT>(w.half, j)) {
-      const kx_f4 v = kx_lds_f4(at + 512 * (uint32_t)sv_unit<NT>(w.half, j));
-      s[j][0] += v.x;
-      s[j][1] += v.y;
-      s[j][2] += v.z;
-      s[j][3] += v.w;
+      kx_sts(sv_exchange_at<NT>(t, i, sv_unit<NT>(quarter, j), (uint32_t)quarter), v);
     }
 }
 
-/* Tiles with tree nodes or past the end: -inf for what a query does not see. The loop is not unrolled, it is rare. */
+/* What the other warps sent for owned unit `o`; zeros if there is none. */
 template <int NT>
-KX_DEVICE void sv_hide(const sv_params &p, const sv_thread &t, const sv_segment &seg, const sv_scores<NT> &w,
-                       uint32_t tile, float s[NT][4]) {
+KX_DEVICE void sv_receive(const sv_thread &t, int quarter, uint32_t i, int o, kx_f4 v[3]) {
+  const kx_f4 zero = {0, 0, 0, 0};
+  v[0] = v[1] = v[2] = zero;
+  if (!sv_owns<NT>(quarter, 4 * o)) return;
+#pragma unroll
+  for (uint32_t n = 0; n < 3; n++) v[n] = kx_lds_f4(sv_exchange_at<NT>(t, i, (uint32_t)(quarter + 4 * o), (uint32_t)quarter + n + 1));
+}
+
+KX_DEVICE void sv_add_up(float x[4], const kx_f4 v[3], float scale) {
+  x[0] = (x[0] + v[0].x + (v[1].x + v[2].x)) * scale;
+  x[1] = (x[1] + v[0].y + (v[1].y + v[2].y)) * scale;
+  x[2] = (x[2] + v[0].z + (v[1].z + v[2].z)) * scale;
+  x[3] = (x[3] + v[0].w + (v[1].w + v[2].w)) * scale;
+}
+
+/* Tiles with tree nodes or past the end: -inf for what a query does not see. The loop is not unrolled, it is rare. */
+KX_DEVICE void sv_hide(const sv_params &p, const sv_thread &t, const sv_segment &seg, int quarter, uint32_t tile, float x[2][4]) {
   uint32_t seen = 0;
 #pragma unroll 1
-  for (uint32_t e = 0; e < 4 * sv_smem<NT>::owned; e++) {
+  for (uint32_t e = 0; e < 8; e++) {
     const uint32_t key = tile * KVK_TILE + t.lane / 4 + (e & 2) * 4;
-    const uint32_t column = (uint32_t)(8 * sv_unit<NT>(w.half, (int)(e / 4))) + 2 * (t.lane & 3) + (e & 1);
+    const uint32_t column = 8 * ((uint32_t)quarter + (e & 4)) + 2 * (t.lane & 3) + (e & 1);
     const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + column * (uint32_t)p.cut.row_stride;
     const bool used = column < (uint32_t)p.cut.group_rows;
     if (key < seg.prefix || (used && sv_sees(p, seg.request, seg.prefix, row, key))) seen |= 1u << e;
   }
 #pragma unroll
-  for (int j = 0; j < sv_smem<NT>::owned; j++)
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      if (!(seen >> (4 * j + i) & 1)) s[j][i] = -kx_inf();
+  for (int e = 0; e < 8; e++)
+    if (!(seen >> e & 1)) x[e / 4][e % 4] = -kx_inf();
 }
 
-/* Raises the maximum of this warp's rows to this tile's, leaves the factors by which older sums shrink. */
+/* Raises the maximum of the owned rows to this tile's, leaves the factors by which older sums shrink. */
 template <int NT>
-KX_DEVICE void sv_raise(const sv_thread &t, sv_scores<NT> &w, const float s[NT][4]) {
-  typedef sv_smem<NT> L;
+KX_DEVICE void sv_raise(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const float x[2][4]) {
 #pragma unroll
-  for (int j = 0; j < L::owned; j++)
-    if (sv_mine<NT>(w.half, j)) {
+  for (int o = 0; o < 2; o++)
+    if (4 * o < NT && sv_owns<NT>(w.quarter, 4 * o)) {
       float f[2];
 #pragma unroll
-      for (int i = 0; i < 2; i++) {
-        float most = kx_max(s[j][i], s[j][i + 2]), old = w.top[2 * j + i];
+      for (int c = 0; c < 2; c++) {
+        float most = kx_max(x[o][c], x[o][c + 2]), old = w.top[o][c];
         for (int d = 4; d < 32; d *= 2) most = kx_max(most, kx_shfl_xor(most, d));
         most = kx_max(most, old);
-        f[i] = most == old ? 1.0f : kx_exp2(old - most);
-        w.top[2 * j + i] = most;
-        w.sum[2 * j + i] *= f[i];
+        f[c] = most == old ? 1.0f : kx_exp2(old - most);
+        w.top[o][c] = most;
+        w.sum[o][c] *= f[c];
       }
-      if (t.lane < 4) {
-        const uint32_t at = t.smem + 4 * ((uint32_t)(8 * sv_unit<NT>(w.half, j)) + 2 * t.lane);
-        const kx_f2 top = {w.top[2 * j], w.top[2 * j + 1]}, factor = {f[0], f[1]};
-        kx_sts(at + L::top, top);
-        kx_sts(at + L::factor + (uint32_t)(w.pair * 4 * L::rows), factor);
-      }
-    }
-}
-
-/* Takes over the maximum as the tile before left it, and shrinks this warp's sums if that tile raised it. */
-template <int NT>
-KX_DEVICE void sv_take_over(const sv_thread &t, sv_scores<NT> &w) {
-  typedef sv_smem<NT> L;
-  const uint32_t at = t.smem + 8 * (t.lane & 3);
-  const bool raised = kx_lds_u32(t.smem + L::flag + (uint32_t)(8 * (1 - w.pair) + 4 * w.half)) != 0;
-#pragma unroll
-  for (int j = 0; j < L::owned; j++)
-    if (sv_mine<NT>(w.half, j)) {
-      const uint32_t unit = 32 * (uint32_t)sv_unit<NT>(w.half, j);
-      const kx_f2 top = kx_lds_f2(at + L::top + unit);
-      w.top[2 * j] = top.x;
-      w.top[2 * j + 1] = top.y;
-      if (raised) {
-        const kx_f2 f = kx_lds_f2(at + L::factor + (uint32_t)((1 - w.pair) * 4 * L::rows) + unit);
-        w.sum[2 * j] *= f.x;
-        w.sum[2 * j + 1] *= f.y;
-      }
+      const kx_f2 factor = {f[0], f[1]};
+      if (t.lane < 4)
+        kx_sts(t.smem + sv_smem<NT>::factor + (i & 1) * 4 * sv_smem<NT>::rows + 32 * (uint32_t)(w.quarter + 4 * o) + 8 * t.lane, factor);
     }
 }
 
 template <int NT>
-KX_DEVICE void sv_weigh(const sv_thread &t, sv_scores<NT> &w, const float s[NT][4]) {
+KX_DEVICE void sv_weigh(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const float x[2][4]) {
   typedef sv_smem<NT> L;
-  const uint32_t at = t.smem + L::weights + (uint32_t)w.pair * L::weight_bytes + (t.lane / 4) * L::weight_stride + 4 * (t.lane & 3);
+  const uint32_t at = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane / 4) * L::weight_stride + 4 * (t.lane & 3);
 #pragma unroll
-  for (int j = 0; j < L::owned; j++)
-    if (sv_mine<NT>(w.half, j)) {
+  for (int o = 0; o < 2; o++)
+    if (4 * o < NT) {
       float e[4];
 #pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const float top = w.top[2 * j + (i & 1)];
-        e[i] = kx_exp2(s[j][i] - (top == -kx_inf() ? 0.0f : top)); /* nothing seen yet: -inf - 0, not -inf - -inf */
+      for (int c = 0; c < 4; c++) {
+        const float top = w.top[o][c & 1];
+        e[c] = kx_exp2(x[o][c] - (top == -kx_inf() ? 0.0f : top)); /* nothing seen yet: -inf - 0, not -inf - -inf */
       }
-      w.sum[2 * j] += e[0] + e[2];
-      w.sum[2 * j + 1] += e[1] + e[3];
-      const uint32_t unit = at + 16 * (uint32_t)sv_unit<NT>(w.half, j);
-      kx_sts(unit, kx_pack_bf16(e[0], e[1]));
-      kx_sts(unit + 8 * L::weight_stride, kx_pack_bf16(e[2], e[3]));
+      w.sum[o][0] += e[0] + e[2];
+      w.sum[o][1] += e[1] + e[3];
+      const uint32_t unit = at + 16 * (uint32_t)(w.quarter + 4 * o);
+      if (sv_owns<NT>(w.quarter, 4 * o)) {
+        kx_sts(unit, kx_pack_bf16(e[0], e[1]));
+        kx_sts(unit + 8 * L::weight_stride, kx_pack_bf16(e[2], e[3]));
+      }
     }
 }
 
-/* From partial products to weights in shared memory, for tile i of the segment. */
+/* At the end of a segment: 1 / sum of the owned rows for the value warps, their logarithms for the merge. */
 template <int NT>
-KX_DEVICE void sv_soften(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_scores<NT> &w, uint32_t i,
-                         float s[NT][4]) {
+KX_DEVICE void sv_leave_sums(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_scores<NT> &w) {
   typedef sv_smem<NT> L;
-  const uint32_t turn = i / 2, chain = t.smem + L::chain + (uint32_t)(16 * w.pair + 8 * w.half);
-  const uint32_t unused = t.smem + L::unused + 8 * (uint32_t)w.pair;
-  if (turn) kx_mbar_wait(t.smem + L::ready + 8 * (uint32_t)w.pair, (turn - 1) & 1); /* the other has read the last one */
-  sv_exchange<NT>(t, w, s);
-  const bool free = !turn || kx_mbar_test(unused, (turn - 1) & 1), told = !i || kx_mbar_test(chain, (w.pair ? turn : turn - 1) & 1);
 #pragma unroll
-  for (int j = 0; j < L::owned; j++)
+  for (int o = 0; o < 2; o++)
+    if (4 * o < NT && sv_owns<NT>(w.quarter, 4 * o)) {
+      for (int c = 0; c < 2; c++)
+        for (int d = 4; d < 32; d *= 2) w.sum[o][c] += kx_shfl_xor(w.sum[o][c], d);
+      if (t.lane < 4) {
+        const uint32_t row = 8 * (uint32_t)(w.quarter + 4 * o) + 2 * t.lane;
+        const float a = w.sum[o][0], b = w.sum[o][1];
+        const kx_f2 inverse = {a == 0 ? 0.0f : kx_reciprocal(a), b == 0 ? 0.0f : kx_reciprocal(b)};
+        const kx_f2 lse = {w.top[o][0] + kx_log2(a), w.top[o][1] + kx_log2(b)};
+        kx_sts(t.smem + L::inverse + 4 * row, inverse);
+        *(kx_f2 *)(p.part_lse + (uint64_t)seg.partial * L::rows + row) = lse;
+      }
+    }
+}
+
+/* One tile: s holds this warp's partial scores of tile i and, on return, those of the tile in `next_stage`. */
+template <int NT>
+KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_scores<NT> &w, uint32_t i,
+                             uint32_t next_stage, uint32_t next_lap, float s[NT][4]) {
+  typedef sv_smem<NT> L;
+  const uint32_t unused = t.smem + L::unused + 8 * (i & 1);
+  const int second = NT > 4 ? 4 : 0;
+  uint32_t a[K_STEPS][4];
+  kx_f4 v[2][3];
+  float x[2][4] = {{s[0][0], s[0][1], s[0][2], s[0][3]}, {s[second][0], s[second][1], s[second][2], s[second][3]}};
+  sv_send<NT>(t, w.quarter, i, s);
+  kx_bar_sync(1, 128);
+  sv_receive<NT>(t, w.quarter, i, 0, v[0]);
+  if (NT > 4) sv_receive<NT>(t, w.quarter, i, 1, v[1]);
+  kx_mbar_wait(t.smem + L::full + 8 * next_stage, next_lap);
+  sv_load_keys<0, FIRST_STEPS>(t, w.quarter, next_stage, a);
+  const bool free = i < 2 || kx_mbar_test(unused, (i / 2 - 1) & 1);
 #pragma unroll
-    for (int c = 0; c < 4; c++) s[j][c] *= p.scale_log2;
-  if ((seg.first_tile + i + 1) * KVK_TILE > seg.prefix) sv_hide<NT>(p, t, seg, w, seg.first_tile + i, s);
-  if (!free) kx_mbar_wait(unused, (turn - 1) & 1);
-  if (!told) kx_mbar_wait(chain, (w.pair ? turn : turn - 1) & 1);
-  if (i) sv_take_over<NT>(t, w);
+  for (int j = 0; j < NT; j++) s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
+  sv_multiply_q<NT, 0, FIRST_STEPS>(w, a, s);
+  sv_load_keys<FIRST_STEPS, K_STEPS>(t, w.quarter, next_stage, a);
+  sv_add_up(x[0], v[0], p.scale_log2);
+  if (NT > 4) sv_add_up(x[1], v[1], p.scale_log2);
+  if ((seg.first_tile + i + 1) * KVK_TILE > seg.prefix) sv_hide(p, t, seg, w.quarter, seg.first_tile + i, x);
   bool over = false;
 #pragma unroll
-  for (int j = 0; j < L::owned; j++)
+  for (int o = 0; o < 2; o++)
 #pragma unroll
-    for (int c = 0; c < 4; c++) over |= sv_mine<NT>(w.half, j) && s[j][c] > w.top[2 * j + (c & 1)] + HEADROOM;
+    for (int c = 0; c < 4; c++) over |= 4 * o < NT && sv_owns<NT>(w.quarter, 4 * o) && x[o][c] > w.top[o][c & 1] + HEADROOM;
   over = kx_any(over);
-  if (over) sv_raise<NT>(t, w, s);
-  if (t.lane == 0) kx_sts(t.smem + L::flag + (uint32_t)(8 * w.pair + 4 * w.half), (uint32_t)over);
-  sv_weigh<NT>(t, w, s);
-  kx_sync_warp();
-  if (t.lane == 0) {
-    kx_mbar_arrive(t.smem + L::ready + 8 * (uint32_t)w.pair);
-    kx_mbar_arrive(t.smem + L::chain + (uint32_t)(16 * (1 - w.pair) + 8 * w.half));
-  }
-}
-
-/* At the end of a segment: sums and maxima of this warp's rows to shared memory. */
-template <int NT>
-KX_DEVICE void sv_leave_sums(const sv_thread &t, sv_scores<NT> &w) {
-  typedef sv_smem<NT> L;
-#pragma unroll
-  for (int j = 0; j < L::owned; j++)
-    if (sv_mine<NT>(w.half, j)) {
-      for (int i = 0; i < 2; i++)
-        for (int d = 4; d < 32; d *= 2) w.sum[2 * j + i] += kx_shfl_xor(w.sum[2 * j + i], d);
-      if (t.lane < 4) {
-        const uint32_t at = t.smem + L::ended + (uint32_t)(w.pair * 8 * L::rows) + 32 * (uint32_t)sv_unit<NT>(w.half, j) + 8 * t.lane;
-        const kx_f2 sum = {w.sum[2 * j], w.sum[2 * j + 1]}, top = {w.top[2 * j], w.top[2 * j + 1]};
-        kx_sts(at, sum);
-        kx_sts(at + 4 * L::rows, top);
-      }
-    }
-}
-
-/* The score warps: both pairs' sums on the scale of the final maximum; leaves 1 / sum and the logarithm of each row. */
-template <int NT>
-KX_DEVICE void sv_total(const sv_params &p, const sv_thread &t, const sv_segment &seg, uint32_t row) {
-  typedef sv_smem<NT> L;
-  if (row >= (uint32_t)L::rows) return;
-  const float top = kx_lds_f32(t.smem + L::top + 4 * row);
-  float sum = 0;
-  for (uint32_t pair = 0; pair < 2; pair++) {
-    const uint32_t at = t.smem + L::ended + pair * 8 * L::rows + 4 * row;
-    const float part = kx_lds_f32(at), its_top = kx_lds_f32(at + 4 * L::rows);
-    sum += part * (its_top == top ? 1.0f : kx_exp2(its_top - top));
-  }
-  kx_sts(t.smem + L::exchange + 4 * row, sum == 0 ? 0.0f : kx_reciprocal(sum)); /* no score warp exchanges any more */
-  p.part_lse[(uint64_t)seg.partial * L::rows + row] = top + kx_log2(sum);
+  if (!free) kx_mbar_wait(unused, (i / 2 - 1) & 1);
+  if (over) sv_raise<NT>(t, w, i, x);
+  sv_multiply_q<NT, FIRST_STEPS, K_STEPS>(w, a, s);
+  if (t.lane == 0) kx_sts(t.smem + L::flag + 16 * (i & 1) + 4 * (uint32_t)w.quarter, (uint32_t)over);
+  sv_weigh<NT>(t, w, i, x);
 }
 
 template <int NT, int MODE>
-KX_DEVICE void sv_score_role(const sv_params &p, const sv_thread &t, const sv_segment &seg, int pair, int half) {
+KX_DEVICE void sv_score_role(const sv_params &p, const sv_thread &t, const sv_segment &seg, int quarter) {
   typedef sv_smem<NT> L;
   sv_scores<NT> w;
-  w.pair = pair;
-  w.half = half;
+  float s[NT][4];
+  w.quarter = quarter;
 #pragma unroll
-  for (int j = 0; j < 2 * L::owned; j++) w.sum[j] = 0, w.top[j] = -kx_inf();
+  for (int e = 0; e < 4; e++) w.sum[e / 2][e % 2] = 0, w.top[e / 2][e % 2] = -kx_inf();
   kx_mbar_wait(t.smem + L::q_full, 0);
   sv_take_q<NT>(t, w);
   kx_sync_warp();
   if (t.lane == 0) kx_mbar_arrive(t.smem + L::q_taken);
-  uint32_t stage = (uint32_t)pair, lap = 0;
-  for (uint32_t i = (uint32_t)pair; i < seg.tiles; i += 2) {
-    kx_mbar_wait(t.smem + L::full + 8 * stage, lap);
-    if (MODE != SV_LOAD_ONLY) {
-      float s[NT][4];
-      sv_multiply_q<NT>(t, w, stage, s);
-      sv_soften<NT>(p, t, seg, w, i, s);
-    } else {
-      if (i >= 2) kx_mbar_wait(t.smem + L::unused + 8 * (uint32_t)w.pair, (i / 2 - 1) & 1);
-      if (t.lane == 0) kx_mbar_arrive(t.smem + L::ready + 8 * (uint32_t)pair);
-    }
-    stage += 2;
-    if (stage >= KVK_STAGES) stage -= KVK_STAGES, lap ^= 1;
+  kx_mbar_wait(t.smem + L::full, 0);
+  if (MODE != SV_LOAD_ONLY) {
+    uint32_t a[K_STEPS][4];
+    sv_load_keys<0, K_STEPS>(t, quarter, 0, a);
+#pragma unroll
+    for (int j = 0; j < NT; j++) s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
+    sv_multiply_q<NT, 0, K_STEPS>(w, a, s);
   }
-  sv_leave_sums<NT>(t, w);
+  uint32_t stage = 0, lap = 0;
+  for (uint32_t i = 0; i < seg.tiles; i++) {
+    if (i + 1 < seg.tiles && ++stage == KVK_STAGES) stage = 0, lap ^= 1; /* the last turn repeats its own tile's products */
+    if (MODE != SV_LOAD_ONLY) {
+      sv_score_tile<NT>(p, t, seg, w, i, stage, lap, s);
+    } else {
+      kx_mbar_wait(t.smem + L::full + 8 * stage, lap);
+      if (i >= 2) kx_mbar_wait(t.smem + L::unused + 8 * (i & 1), (i / 2 - 1) & 1);
+    }
+    kx_sync_warp();
+    if (t.lane == 0) kx_mbar_arrive(t.smem + L::ready + 8 * (i & 1));
+  }
+  sv_leave_sums<NT>(p, t, seg, w);
 }
 
 /* --- value warps --- */
@@ -356,16 +336,8 @@ KX_DEVICE void sv_score_role(const sv_params &p, const sv_thread &t, const sv_se
 template <int NT>
 struct sv_values {
   float o[8][NT][4]; /* O^T: 16 m + g (+ 8) of the warp's 128 columns; query rows 8 j + 2t, + 1 */
-  const unsigned char *kv; /* this lane's 16 bytes of the first line of row 0 */
-  uint32_t to;             /* where they go in stage 0 */
-  uint32_t row;            /* of the tile, that this lane helps to fetch */
-  int32_t slot;            /* of the next tile to fetch */
-};
-
-/* This lane's share of a tile to fetch: 9 lines of its row. */
-struct sv_fetch {
-  const unsigned char *from;
-  uint32_t to, bytes;
+  uint32_t row;      /* of the tile, that this lane helps to fetch */
+  int32_t slot;      /* of the next tile to fetch */
 };
 
 template <int NT>
@@ -373,15 +345,15 @@ KX_DEVICE int32_t sv_slot_of(const sv_params &p, const sv_segment &seg, const sv
   return i < seg.tiles ? sv_slot(p, seg.request, seg.first, seg.prefix, (seg.first_tile + i) * KVK_TILE + v.row) : -1;
 }
 
-template <int NT>
-KX_DEVICE sv_fetch sv_fetch_of(const sv_params &p, const sv_values<NT> &v, int32_t slot, uint32_t stage) {
-  sv_fetch f = {v.kv + (slot >= 0 ? (int64_t)slot * p.kv_stride : 0), v.to + stage * STAGE, slot >= 0 ? 16u : 0u};
-  return f;
+/* One row, or a part of a tile's rows: 9 lines of 128 bytes, 8 lanes each. Without a row zeros, so that nothing unwanted
+ * meets a weight of 0. */
+KX_DEVICE void sv_copy_row(const sv_thread &t, uint32_t to, const unsigned char *from, bool real) {
+  const uint32_t chunk = 16 * (t.lane & 7);
+#pragma unroll
+  for (uint32_t line = 0; line < 9; line++) kx_copy16(to + chunk + line * 128, from + (real ? chunk + line * 128 : 0), real ? 16 : 0);
 }
 
-KX_DEVICE void sv_fetch_line(const sv_fetch &f, uint32_t line) { kx_copy16(f.to + line * 128, f.from + line * 128, f.bytes); }
-
-/* A whole tile at once: the first ones of a segment. */
+/* The warp's 4 rows of a tile. */
 template <int NT, int MODE>
 KX_DEVICE void sv_fetch_tile(const sv_params &p, const sv_thread &t, const sv_values<NT> &v, int32_t slot, uint32_t stage) {
   const uint32_t bar = t.smem + sv_smem<NT>::full + 8 * stage;
@@ -389,28 +361,24 @@ KX_DEVICE void sv_fetch_tile(const sv_params &p, const sv_thread &t, const sv_va
     kx_mbar_arrive(bar);
     return;
   }
-  const sv_fetch f = sv_fetch_of<NT>(p, v, slot, stage);
-#pragma unroll
-  for (uint32_t line = 0; line < 9; line++) sv_fetch_line(f, line);
+  const bool real = slot >= 0;
+  sv_copy_row(t, t.smem + stage * STAGE + v.row * PITCH, (const unsigned char *)p.kv + (real ? (int64_t)slot * p.kv_stride : 0), real);
   kx_copy_arrive(bar);
 }
 
 /* The group's rows of Q into the last three stages; missing rows are zeros. */
 template <int NT>
 KX_DEVICE void sv_fetch_q(const sv_params &p, const sv_thread &t, const sv_segment &seg, const sv_values<NT> &v) {
-  const unsigned char *q = (const unsigned char *)p.q;
+  const unsigned char *q = (const unsigned char *)p.q + (int64_t)seg.request * p.cut.rows * p.q_stride;
+#pragma unroll 1
   for (uint32_t c = v.row; c < 8 * NT; c += 16) {
     const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + c * (uint32_t)p.cut.row_stride;
-    const bool used = c < (uint32_t)p.cut.group_rows && row < (uint32_t)p.cut.rows;
-    const unsigned char *from = used ? q + ((int64_t)seg.request * p.cut.rows + row) * p.q_stride + 16 * (t.lane & 7) : q;
-#pragma unroll
-    for (uint32_t line = 0; line < 9; line++)
-      kx_copy16(v.to + 2 * STAGE + (c - v.row) * KVK_ROW_BYTES + line * 128, from + (used ? line * 128 : 0), used ? 16 : 0);
+    const bool real = c < (uint32_t)p.cut.group_rows && row < (uint32_t)p.cut.rows;
+    sv_copy_row(t, t.smem + (KVK_STAGES - 3) * STAGE + c * PITCH, real ? q + (int64_t)row * p.q_stride : q, real);
   }
   kx_copy_arrive(t.smem + sv_smem<NT>::q_full);
 }
 
-template <int NT>
 KX_DEVICE void sv_zero_tiles(const sv_thread &t, uint32_t value_warp) {
   const kx_u4 zero = {0, 0, 0, 0};
   for (uint32_t at = 16 * (value_warp * 32 + t.lane); at < KVK_STAGES * STAGE; at += 16 * 128) kx_sts(t.smem + at, zero);
@@ -419,12 +387,12 @@ KX_DEVICE void sv_zero_tiles(const sv_thread &t, uint32_t value_warp) {
 template <int NT>
 KX_DEVICE void sv_shrink(const sv_thread &t, sv_values<NT> &v, uint32_t i) {
   typedef sv_smem<NT> L;
-  const uint32_t which = i & 1, flags = t.smem + L::flag + 8 * which;
-  const uint32_t low = kx_lds_u32(flags), high = kx_lds_u32(flags + 4);
-  if (!(low | high)) return;
+  const uint32_t which = i & 1;
+  const kx_u4 flags = kx_lds_u4(t.smem + L::flag + 16 * which); /* of the warp that owns unit j: j % 4 */
+  if (!(flags.x | flags.y | flags.z | flags.w)) return;
 #pragma unroll
   for (int j = 0; j < NT; j++)
-    if (j < L::owned ? low : high) {
+    if (j % 4 == 0 ? flags.x : j % 4 == 1 ? flags.y : j % 4 == 2 ? flags.z : flags.w) {
       const kx_f2 f = kx_lds_f2(t.smem + L::factor + which * 4 * L::rows + 32 * (uint32_t)j + 8 * (t.lane & 3));
 #pragma unroll
       for (int m = 0; m < 8; m++) {
@@ -436,30 +404,24 @@ KX_DEVICE void sv_shrink(const sv_thread &t, sv_values<NT> &v, uint32_t i) {
     }
 }
 
-/* O^T += V^T P^T for tile i; between the products, the 9 lines of a tile to fetch (fetch.to = 0: none). */
-template <int NT, int MODE>
-KX_DEVICE void sv_multiply_v(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp, uint32_t i, uint32_t stage,
-                             const sv_fetch &fetch) {
+/* O^T += V^T P^T for tile i. */
+template <int NT>
+KX_DEVICE void sv_multiply_v(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp, uint32_t i, uint32_t stage) {
   typedef sv_smem<NT> L;
   uint32_t b[NT + 1][2];
   const uint32_t weights = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane & 15) * L::weight_stride + 16 * (t.lane >> 4);
   const uint32_t row = (t.lane & 7) + ((t.lane >> 4) << 3), chunk = (t.lane >> 3) & 1;
-  const uint32_t at = t.smem + stage * STAGE + row * KVK_ROW_BYTES + ((chunk ^ (t.lane & 7)) << 4) + 256 * value_warp;
-  if (MODE != SV_LOAD_ONLY) {
+  const uint32_t at = t.smem + stage * STAGE + row * PITCH + 16 * chunk + 256 * value_warp;
 #pragma unroll
-    for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], weights + 16 * (uint32_t)j);
-    if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], weights - 16 * (t.lane >> 4) + 16 * (NT - 1));
-  }
+  for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], weights + 16 * (uint32_t)j);
+  if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], weights - 16 * (t.lane >> 4) + 16 * (NT - 1));
 #pragma unroll
   for (int m = 0; m < 8; m++) {
     uint32_t a[4];
-    if (MODE != SV_LOAD_ONLY) kx_ldmatrix4_trans(a, (at ^ (uint32_t)((m & 3) << 5)) + (uint32_t)(m / 4 * 128));
-    if (MODE != SV_MMA_ONLY && fetch.to) sv_fetch_line(fetch, (uint32_t)m);
+    kx_ldmatrix4_trans(a, at + 32 * (uint32_t)m);
 #pragma unroll
-    for (int j = 0; j < NT; j++)
-      if (MODE != SV_LOAD_ONLY) kx_mma(v.o[m][j], a, b[j][0], b[j][1]);
+    for (int j = 0; j < NT; j++) kx_mma(v.o[m][j], a, b[j][0], b[j][1]);
   }
-  if (MODE != SV_MMA_ONLY && fetch.to) sv_fetch_line(fetch, 8);
 }
 
 /* Divides by the sums and leaves the partial result as it lies in the registers. Unit j of 8 query rows: 512 pieces of 16
@@ -472,7 +434,7 @@ KX_DEVICE void sv_leave_values(const sv_params &p, const sv_thread &t, const sv_
   kx_u4 *to = (kx_u4 *)p.part_out + (uint64_t)seg.partial * NT * 512 + 128 * value_warp + t.lane;
 #pragma unroll
   for (int j = 0; j < NT; j++) {
-    const kx_f2 inverse = kx_lds_f2(t.smem + L::exchange + 32 * (uint32_t)j + 8 * (t.lane & 3));
+    const kx_f2 inverse = kx_lds_f2(t.smem + L::inverse + 32 * (uint32_t)j + 8 * (t.lane & 3));
 #pragma unroll
     for (int n = 0; n < 4; n++) {
       const float *low = v.o[2 * n][j], *high = v.o[2 * n + 1][j];
@@ -489,13 +451,12 @@ KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_se
   sv_values<NT> v;
   int32_t slots[KVK_STAGES];
   v.row = 4 * value_warp + t.lane / 8;
-  v.kv = (const unsigned char *)p.kv + 16 * (t.lane & 7);
-  v.to = t.smem + v.row * KVK_ROW_BYTES + (((t.lane & 7) ^ (v.row & 7)) << 4);
 #pragma unroll
   for (uint32_t i = 0; i < KVK_STAGES; i++) slots[i] = sv_slot_of<NT>(p, seg, v, i);
+  if (MODE == SV_MMA_ONLY) sv_zero_tiles(t, value_warp); /* products of zeros, but for what is left of Q */
   sv_fetch_q<NT>(p, t, seg, v);
 #pragma unroll
-  for (uint32_t i = 0; i < 2; i++)
+  for (uint32_t i = 0; i < KVK_STAGES - 3; i++)
     if (i < seg.tiles) sv_fetch_tile<NT, MODE>(p, t, v, slots[i], i);
 #pragma unroll
   for (int m = 0; m < 8; m++)
@@ -503,24 +464,21 @@ KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_se
     for (int j = 0; j < NT; j++) v.o[m][j][0] = v.o[m][j][1] = v.o[m][j][2] = v.o[m][j][3] = 0;
   v.slot = sv_slot_of<NT>(p, seg, v, KVK_STAGES);
   kx_mbar_wait(t.smem + L::q_taken, 0);
-  if (MODE == SV_MMA_ONLY) sv_zero_tiles<NT>(t, value_warp);
 #pragma unroll
-  for (uint32_t i = 2; i < KVK_STAGES; i++)
+  for (uint32_t i = KVK_STAGES - 3; i < KVK_STAGES; i++)
     if (i < seg.tiles) sv_fetch_tile<NT, MODE>(p, t, v, slots[i], i);
   uint32_t stage = 0, old_stage = 0, old_lap = 0, lap = 0;
   for (uint32_t i = 0; i < seg.tiles; i++) {
-    const bool refill = i && i + KVK_STAGES - 1 < seg.tiles;
-    sv_fetch fetch = {v.kv, 0, 0};
-    kx_mbar_wait(t.smem + L::ready + 8 * (i & 1), i / 2 & 1);
-    if (refill) {
+    if (i && i + KVK_STAGES - 1 < seg.tiles) {
       kx_mbar_wait(t.smem + L::empty + 8 * old_stage, old_lap);
-      fetch = sv_fetch_of<NT>(p, v, v.slot, old_stage);
+      sv_fetch_tile<NT, MODE>(p, t, v, v.slot, old_stage);
       v.slot = sv_slot_of<NT>(p, seg, v, i + KVK_STAGES);
     }
-    if (MODE != SV_LOAD_ONLY) sv_shrink<NT>(t, v, i);
-    sv_multiply_v<NT, MODE>(t, v, value_warp, i, stage, fetch);
-    if (refill && MODE != SV_MMA_ONLY) kx_copy_arrive(t.smem + L::full + 8 * old_stage);
-    if (refill && MODE == SV_MMA_ONLY) kx_mbar_arrive(t.smem + L::full + 8 * old_stage);
+    kx_mbar_wait(t.smem + L::ready + 8 * (i & 1), i / 2 & 1);
+    if (MODE != SV_LOAD_ONLY) {
+      sv_shrink<NT>(t, v, i);
+      sv_multiply_v<NT>(t, v, value_warp, i, stage);
+    }
     kx_sync_warp();
     if (t.lane == 0) {
       kx_mbar_arrive(t.smem + L::empty + 8 * stage);
@@ -543,22 +501,17 @@ KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
   const uint32_t length = (list.aligned ? 1 : (uint32_t)p.cut.groups) * list.total;
   uint32_t at = p.fixed_tiles ? worker : worker * list.share;
   const uint32_t end = p.fixed_tiles || length < at + list.share ? length : at + list.share;
-  const int low = (int)(t.warp & 1), high = (int)(t.warp >> 2), second = (int)(t.warp >> 1 & 1);
-  const bool scores = p.spread ? !second : !high;
-  const int upper = p.spread ? high : second;
   if (worker >= list.workers) return; /* left over by the cut into equal groups */
   while (at < end) {
     if (t.warp == 0) sv_find_segment<NT>(p, t, list, at, end);
     sv_reset<NT>(t);
     kx_bar_sync(0, KVK_SPLIT_THREADS);
     const sv_segment seg = sv_read_segment<NT>(t);
-    if (scores) {
-      sv_score_role<NT, MODE>(p, t, seg, upper, low);
-      kx_bar_sync(3, 128);
-      sv_total<NT>(p, t, seg, (uint32_t)(2 * upper + low) * 32 + t.lane);
+    if (t.warp < 4) {
+      sv_score_role<NT, MODE>(p, t, seg, (int)t.warp);
       kx_bar_sync(0, KVK_SPLIT_THREADS);
     } else {
-      sv_value_role<NT, MODE>(p, t, seg, (uint32_t)(2 * upper + low));
+      sv_value_role<NT, MODE>(p, t, seg, t.warp - 4);
     }
     at += p.fixed_tiles ? p.blocks : seg.tiles;
   }
@@ -569,24 +522,32 @@ KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
 /* A block takes 512 / TEAMS pieces (see sv_leave_values) of one unit of 8 query rows; team k of its threads every TEAMS-th
  * partial. All loads of a turn leave before any is used. */
 const uint32_t MERGE_THREADS = 512, MERGE_STATS = MERGE_THREADS * 32;
+const int AT_ONCE = 9; /* 8 teams of 9: the partials of 132 blocks for two groups in one turn */
 
 struct sv_sum { /* of one piece: even accumulators are query row 2t, odd ones 2t + 1 */
   float acc[8], top[2], sum[2];
 };
 
-KX_DEVICE void sv_add(sv_sum &x, kx_u4 v, kx_f2 lse) {
-  const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+/* Up to AT_ONCE partials at once, on the scale of the largest. -inf where there is none; a NaN reaches sum and values. */
+KX_DEVICE void sv_add(sv_sum &x, const kx_u4 v[AT_ONCE], const kx_f2 lse[AT_ONCE]) {
 #pragma unroll
   for (int q = 0; q < 2; q++) {
-    const float l = q ? lse.y : lse.x;
-    if (l == -kx_inf()) continue;
-    const float top = l > x.top[q] || l != l ? l : x.top[q];
-    const float shrink = x.top[q] == top ? 1.0f : kx_exp2(x.top[q] - top), weight = kx_exp2(l - top);
-    x.top[q] = top;
-    x.sum[q] = x.sum[q] * shrink + weight;
+    float top = x.top[q];
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-      x.acc[2 * i + q] = x.acc[2 * i + q] * shrink + weight * kx_bits_float(q ? word[i] & 0xffff0000u : word[i] << 16);
+    for (int i = 0; i < AT_ONCE; i++) top = kx_max(top, q ? lse[i].y : lse[i].x);
+    const float base = top == -kx_inf() ? 0.0f : top, shrink = kx_exp2(x.top[q] - base);
+    x.top[q] = top;
+    x.sum[q] *= shrink;
+#pragma unroll
+    for (int c = 0; c < 4; c++) x.acc[2 * c + q] *= shrink;
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) {
+      const float weight = kx_exp2((q ? lse[i].y : lse[i].x) - base);
+      const uint32_t word[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
+      x.sum[q] += weight;
+#pragma unroll
+      for (int c = 0; c < 4; c++) x.acc[2 * c + q] += weight * kx_bits_float(q ? word[c] & 0xffff0000u : word[c] << 16);
+    }
   }
 }
 
@@ -594,20 +555,19 @@ KX_DEVICE void sv_add(sv_sum &x, kx_u4 v, kx_f2 lse) {
 template <int TEAMS>
 KX_DEVICE void sv_walk(const sv_params &p, sv_range r, uint32_t unit, uint32_t team, uint32_t piece, sv_sum &x) {
   const uint32_t units = (uint32_t)p.cut.tiles8;
-  const kx_f2 *lse = (const kx_f2 *)p.part_lse + ((uint64_t)r.first * units + unit) * 4 + (piece & 3);
-  const kx_u4 *from = (const kx_u4 *)p.part_out + ((uint64_t)r.first * units + unit) * 512 + piece;
+  const kx_f2 *lse = (const kx_f2 *)p.part_lse + ((uint64_t)r.first * units + unit) * 4 + (piece & 3), none = {-kx_inf(), -kx_inf()};
+  const kx_u4 *from = (const kx_u4 *)p.part_out + ((uint64_t)r.first * units + unit) * 512 + piece, zero = {0, 0, 0, 0};
 #pragma unroll 1
-  for (uint32_t base = team; base < r.count; base += 8 * TEAMS) {
-    kx_u4 v[8];
-    kx_f2 l[8];
+  for (uint32_t base = team; base < r.count; base += AT_ONCE * TEAMS) {
+    kx_u4 v[AT_ONCE];
+    kx_f2 l[AT_ONCE];
 #pragma unroll
-    for (uint32_t i = 0; i < 8; i++) {
-      const uint32_t s = base + i * TEAMS;
-      if (s < r.count) l[i] = lse[(uint64_t)s * units * 4], v[i] = from[(uint64_t)s * units * 512];
+    for (int i = 0; i < AT_ONCE; i++) {
+      const uint32_t s = base + (uint32_t)(i * TEAMS);
+      l[i] = s < r.count ? lse[(uint64_t)s * units * 4] : none;
+      v[i] = s < r.count ? from[(uint64_t)s * units * 512] : zero;
     }
-#pragma unroll
-    for (uint32_t i = 0; i < 8; i++)
-      if (base + i * TEAMS < r.count) sv_add(x, v[i], l[i]);
+    sv_add(x, v, l);
   }
 }
 
@@ -619,15 +579,16 @@ KX_DEVICE void sv_join(uint32_t smem, uint32_t piece, sv_sum &x) {
 #pragma unroll
   for (uint32_t team = 0; team < TEAMS; team++) {
     const kx_f4 its = kx_lds_f4(smem + MERGE_STATS + 16 * (4 * team + (piece & 3)));
-    top[0] = its.x > top[0] || its.x != its.x ? its.x : top[0];
-    top[1] = its.z > top[1] || its.z != its.z ? its.z : top[1];
+    top[0] = kx_max(top[0], its.x);
+    top[1] = kx_max(top[1], its.z);
   }
+  const float base[2] = {top[0] == -kx_inf() ? 0.0f : top[0], top[1] == -kx_inf() ? 0.0f : top[1]};
 #pragma unroll
   for (uint32_t team = 0; team < TEAMS; team++) {
     const kx_f4 its = kx_lds_f4(smem + MERGE_STATS + 16 * (4 * team + (piece & 3)));
     const uint32_t at = smem + 32 * (team * (512 / TEAMS) + piece % (512 / TEAMS));
     const kx_f4 a = kx_lds_f4(at), b = kx_lds_f4(at + 16);
-    const float w[2] = {its.x == -kx_inf() ? 0.0f : kx_exp2(its.x - top[0]), its.z == -kx_inf() ? 0.0f : kx_exp2(its.z - top[1])};
+    const float w[2] = {kx_exp2(its.x - base[0]), kx_exp2(its.z - base[1])};
     const float part[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
     all.sum[0] += w[0] * its.y;
     all.sum[1] += w[1] * its.w;
@@ -689,8 +650,8 @@ template <int NT>
 const char *sv_start(kvk_kind kind, const kx_grid &grid, const sv_params &p) {
   kx_grid g = grid;
   g.smem = sv_smem<NT>::bytes;
-  if (kind == KVK_LOAD_ONLY) return kx_launch(sv_kernel<NT, SV_LOAD_ONLY>, g, p);
-  if (kind == KVK_MMA_ONLY) return kx_launch(sv_kernel<NT, SV_MMA_ONLY>, g, p);
+  if (NT >= 5 && kind == KVK_LOAD_ONLY) return kx_launch(sv_kernel<NT >= 5 ? NT : 5, SV_LOAD_ONLY>, g, p);
+  if (NT >= 5 && kind == KVK_MMA_ONLY) return kx_launch(sv_kernel<NT >= 5 ? NT : 5, SV_MMA_ONLY>, g, p);
   return kx_launch(sv_kernel<NT, SV_FULL>, g, p);
 }
 
@@ -719,7 +680,6 @@ sv_params sv_fill(kvk_kind kind, const kvk_problem *x, const kvk_options *o, voi
   p.blocks = (uint32_t)kvk_split_blocks(o);
   p.min_tiles = (uint32_t)kvk_min_split_tiles(o);
   p.fixed_tiles = (uint32_t)(o->fixed_split_tokens / KVK_TILE);
-  p.spread = o->spread_roles;
   return p;
 }
 
@@ -732,7 +692,8 @@ extern "C" const char *KX_NAME(split)(kvk_kind kind, const kvk_problem *problem,
   const char *failed = p.cut.tiles8 == 1   ? sv_start<1>(kind, grid, p)
                        : p.cut.tiles8 == 2 ? sv_start<2>(kind, grid, p)
                        : p.cut.tiles8 == 3 ? sv_start<3>(kind, grid, p)
-                                           : sv_start<5>(kind, grid, p);
+                       : p.cut.tiles8 == 5 ? sv_start<5>(kind, grid, p)
+                                           : sv_start<6>(kind, grid, p);
   /* Many partials each: many small blocks and teams. The choice rests on what the host knows, so a graph can hold it. */
   const unsigned pieces = (unsigned)(p.batch * p.cut.groups), teams = p.fixed_tiles || p.blocks > 4 * pieces ? 8 : 1;
   const kx_grid merge = {pieces * (unsigned)p.cut.tiles8 * teams, 1, MERGE_THREADS, MERGE_STATS + 64 * teams, true, stream};

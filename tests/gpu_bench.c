@@ -1,7 +1,7 @@
 /* Times of the attention kernels: one CUDA graph of the whole operation, L2 flushed before each run, median.
  *
  * gpu-bench-attn [key=value ...]: kind=split_verify,... heads=8,16 prefix=4096,... batch=1 queries=9 reps=30
- * slots=random,contiguous,resident blocks=0 min=0 fixed=0 spread=1 pool=2000000
+ * slots=random,contiguous,resident blocks=0 min=0 fixed=0 pool=2000000
  */
 #include <math.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 #include "gpu_device.h"
 
 typedef struct setup {
-  long heads[16], prefix[16], batch[16], min[16], spread[16], blocks[16];
-  int n_heads, n_prefix, n_batch, n_min, n_spread, n_blocks, queries, reps, fixed;
+  long heads[16], prefix[16], batch[16], min[16], blocks[16];
+  int n_heads, n_prefix, n_batch, n_min, n_blocks, queries, reps, fixed;
   long pool;
   char kinds[300], slots[100];
 } setup;
@@ -33,7 +33,6 @@ static void parse(int argc, char **argv, setup *s) {
     else if (!strncmp(argv[i], "prefix", n)) s->n_prefix = numbers(v, s->prefix);
     else if (!strncmp(argv[i], "batch", n)) s->n_batch = numbers(v, s->batch);
     else if (!strncmp(argv[i], "min", n)) s->n_min = numbers(v, s->min);
-    else if (!strncmp(argv[i], "spread", n)) s->n_spread = numbers(v, s->spread);
     else if (!strncmp(argv[i], "blocks", n)) s->n_blocks = numbers(v, s->blocks);
     else if (!strncmp(argv[i], "queries", n)) s->queries = atoi(v);
     else if (!strncmp(argv[i], "reps", n)) s->reps = atoi(v);
@@ -156,15 +155,15 @@ static void measure(arena *a, const setup *s, kvk_kind kind, const kvk_options *
   qsort(ms, (size_t)reps, sizeof *ms, ascending);
   const double flops = 2.0 * s->queries * heads * batch * (double)(prefix + s->queries) * 1088, bytes = 1152.0 * batch * (double)prefix;
   const double us = 1e3 * (double)ms[reps / 2];
-  (void)printf("%-20s h%-3d b%-2d L%-6ld %-10s blocks %-3d min %-4d spread %d  %9.2f us (%.2f..%.2f)  %6.0f GB/s %5.0f TFLOPS\n", kvk_kind_name(kind), heads,
-               batch, prefix, layout == 0 ? "random" : layout == 1 ? "contiguous" : "resident", o->blocks, o->min_split_tokens, o->spread_roles, us,
+  (void)printf("%-20s h%-3d b%-2d L%-6ld %-10s blocks %-3d min %-4d  %9.2f us (%.2f..%.2f)  %6.0f GB/s %5.0f TFLOPS\n", kvk_kind_name(kind), heads,
+               batch, prefix, layout == 0 ? "random" : layout == 1 ? "contiguous" : "resident", o->blocks, o->min_split_tokens, us,
                1e3 * (double)ms[0], 1e3 * (double)ms[reps * 9 / 10], bytes / us * 1e-3, flops / us * 1e-6);
   (void)fflush(stdout);
 }
 
 int main(int argc, char **argv) {
-  setup s = {.heads = {8, 16, 64}, .prefix = {4096, 16384, 65536, 131072, 189440}, .batch = {1}, .min = {0}, .spread = {1}, .blocks = {0},
-             .n_heads = 3, .n_prefix = 5, .n_batch = 1, .n_min = 1, .n_spread = 1, .n_blocks = 1, .queries = 9, .reps = 30, .pool = 2000000,
+  setup s = {.heads = {8, 16, 64}, .prefix = {4096, 16384, 65536, 131072, 189440}, .batch = {1}, .min = {0}, .blocks = {0},
+             .n_heads = 3, .n_prefix = 5, .n_batch = 1, .n_min = 1, .n_blocks = 1, .queries = 9, .reps = 30, .pool = 2000000,
              .kinds = "split_verify", .slots = "random"};
   kvk_options o;
   kv_error err = {0};
@@ -186,10 +185,8 @@ int main(int argc, char **argv) {
         for (int h = 0; h < s.n_heads; h++)
           for (int n = 0; n < s.n_prefix; n++)
             for (int m = 0; m < s.n_min; m++)
-              for (int sp = 0; sp < s.n_spread; sp++)
                 for (int k = 0; k < s.n_blocks; k++) {
                   o.min_split_tokens = (int)s.min[m];
-                  o.spread_roles = (int)s.spread[sp];
                   o.blocks = (int)s.blocks[k];
                   o.fixed_split_tokens = s.fixed;
                   measure(&a, &s, (kvk_kind)kind, &o, (int)s.heads[h], s.prefix[n], (int)s.batch[b], l);

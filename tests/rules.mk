@@ -2,7 +2,10 @@
 
 CUNITLIB := $(shell $(PKGCONFIG) --libs cunit 2>/dev/null)
 RECORDINGS ?=
-export RECORDINGS
+WORKLOADS ?=
+SGLANG_WHEELS ?=
+PYTHON ?= python3
+export RECORDINGS WORKLOADS SGLANG_WHEELS PYTHON
 
 # A suite is called by the generated registry alone, so it has no prototype elsewhere.
 $(B)/tests/%.o: WARN += -Wno-missing-prototypes

@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+"""Tests of traces/record_sglang.py against SGLang's own allocator and prefix cache, taken from wheels.
+
+    recorder_test.py KVSIM WHEEL...      each wheel in a process of its own; exit status 77 where torch or h5py is missing
+    recorder_test.py --one KVSIM WHEEL   one wheel
+    recorder_test.py --serve WHEEL PREFIX MODE   a server that runs until it is killed
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+sys.path.insert(0, os.path.join(HERE, "..", "..", "traces"))
+
+
+def version_of(wheel):
+    import re
+
+    return tuple(int(x) for x in re.search(r"sglang-(\d+)\.(\d+)\.(\d+)", os.path.basename(wheel)).groups())
+
+
+def run(kvsim, *args):
+    done = subprocess.run([kvsim, *args], capture_output=True, text=True)
+    assert done.returncode == 0, f"kvsim {' '.join(args)}: {done.returncode}: {done.stderr}"
+    return done.stdout
+
+
+def replay(kvsim, prefix, folder):
+    trace = os.path.join(folder, "joined.h5")
+    run(kvsim, "import", "-q", "--segments", prefix, "-o", trace)
+    return trace, json.loads(run(kvsim, "replay", trace, "--json", "--no-report", "-o", os.path.join(folder, "kvsim.h5")))
+
+
+def recorded_server(wheel, prefix, **options):
+    import mini_server
+    import record_sglang
+
+    server = mini_server.Server(version=version_of(wheel), **options)
+    recorder = record_sglang.Recorder(server, prefix, seconds=0.2, version=version_of(wheel))
+    return server, recorder
+
+
+def one_mode(kvsim, wheel, mode, need_sort, pool=1500, requests=80, page=1):
+    import h5py
+    import numpy as np
+    import torch
+
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = os.path.join(folder, "run.tp0")
+        server, recorder = recorded_server(wheel, prefix, pool=pool, mode=mode, need_sort=need_sort, page=page)
+        steps = 0
+        for _ in range(requests):
+            server.new_request()
+            for _ in range(4):
+                steps += server.step()
+        while server.step() or server.waiting_queue or server.running:
+            steps += 1
+            assert steps < 100000
+        recorder.close()
+        assert not recorder.writer.broken
+        trace, said = replay(kvsim, prefix, folder)
+        assert said["requests_finished"] == requests == server.counts["finish"], said
+        assert said["requests_retracted"] == server.counts["retract"], said
+        assert said["skipped_events"] == 0
+        modelled = page == 1 or version_of(wheel) < (0, 5, 17)  # newer ones free pages in another order
+        assert said["final_free_list"]["matches_recording"] is (True if modelled else None), said["final_free_list"]
+        with h5py.File(trace) as f:
+            kind, count, slots = f["events/kind"][:], f["events/count"][:], f["events/slots"][:]
+            reasons = f["events/aux"][:][kind == 8]
+            hits = int(count[kind == 3].sum())
+        taken = np.repeat(np.isin(kind, (4, 5, 6, 14)), count)
+        assert np.array_equal(slots[taken], torch.cat(server.allocated).numpy()), "not the slots that the server took"
+        assert hits == server.counts["hit"], (hits, server.counts)
+        assert server.counts["evict"] > 0 and (reasons == 4).any()
+        assert mode != "v1" or (reasons == 1).any()
+        if mode != "overlap":  # there older versions give the slot of a step too many back without a word
+            assert (reasons != 0).all(), f"{(reasons == 0).sum()} frees whose reason is not known"
+        return server.counts
+
+
+def refused(wheel):
+    """What cannot be recorded is said, not recorded wrongly."""
+    import mini_server
+    import record_sglang
+
+    def older(_):
+        return (0, 3, 6)
+
+    def hierarchical(scheduler):
+        scheduler.enable_hierarchical_cache = True
+
+    def sliding_window(scheduler):
+        scheduler.allocator.__class__ = type("SWATokenToKVPoolAllocator", (type(scheduler.allocator),), {})
+
+    for change, text in ((older, "older"), (hierarchical, "hierarchical"), (sliding_window, "SWATokenToKVPoolAllocator")):
+        scheduler = mini_server.Server(pool=1000, version=version_of(wheel))
+        version = change(scheduler) or version_of(wheel)
+        try:
+            record_sglang.Recorder(scheduler, "/nonexistent/x", version=version)
+        except record_sglang.Refused as why:
+            assert text in str(why), why
+        else:
+            raise AssertionError(f"{change.__name__} was not refused")
+
+
+def probe(wheel):
+    """What the recorder hooks in the scheduler is there in this version: read from its source, which is not run here."""
+    import ast
+    import zipfile
+
+    with zipfile.ZipFile(wheel) as z:
+        text = {n: z.read(n).decode() for n in z.namelist() if n.startswith("sglang/srt/") and n.endswith(".py")}
+
+    def methods(path, name):
+        return {m.name for c in ast.parse(text[path]).body if isinstance(c, ast.ClassDef) and c.name == name
+                for m in c.body if isinstance(m, ast.FunctionDef)}
+
+    scheduler = methods("sglang/srt/managers/scheduler.py", "Scheduler")
+    assert {"__init__", "get_next_batch_to_run", "run_batch", "process_batch_result"} <= scheduler, scheduler
+    batch = methods("sglang/srt/managers/schedule_batch.py", "ScheduleBatch")
+    assert {"prepare_for_extend", "prepare_for_decode", "retract_decode"} <= batch, batch
+    source = text["sglang/srt/managers/schedule_batch.py"]
+    for name in ("self.prefix_lens = ", "self.extend_lens = ", "origin_input_ids", "req_pool_idx"):
+        assert name in source, name
+    common = text.get("sglang/srt/mem_cache/common.py", "")
+    assert ("def release_kv_cache(req" in common) == (version_of(wheel) >= (0, 5, 5)) or "def cache_finished_req" in text["sglang/srt/mem_cache/radix_cache.py"]
+    assert "self.tree_cache" in text["sglang/srt/managers/scheduler.py"] and "waiting_queue" in text["sglang/srt/managers/scheduler.py"]
+
+
+def spawned():
+    """The hooks reach the process that a server spawns. A package of a few lines stands for SGLang: its Scheduler has a pool that
+    is refused, and that line comes from the spawned process."""
+    files = {"__init__.py": "__version__ = '9.9.9'\n", "srt/__init__.py": "", "srt/managers/__init__.py": "", "child.py": (
+                 "import os\ndef run():\n    from sglang.srt.managers.scheduler import Scheduler\n    Scheduler()\n    print('child', os.getppid())\n"),
+             "srt/managers/scheduler.py": ("class Pool:\n    pass\nclass Scheduler:\n    def __init__(self):\n"
+                                           "        self.tree_cache = self.req_to_token_pool = None\n        self.token_to_kv_pool_allocator = Pool()\n"),
+             "launch_server.py": ("import multiprocessing, os\nfrom sglang.child import run\nif __name__ == '__main__':\n"
+                                  "    p = multiprocessing.get_context('spawn').Process(target=run)\n    p.start()\n    p.join()\n    print('parent', os.getpid())\n")}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            path = os.path.join(folder, "sglang", name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w") as f:
+                f.write(text)
+        script = os.path.join(HERE, "..", "..", "traces", "record_sglang.py")
+        env = {**os.environ, "PYTHONPATH": folder, "KVROOF_RECORD": os.path.join(folder, "x")}
+        done = subprocess.run([sys.executable, script, "--port", "1"], env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split()[1] == done.stdout.split()[3], done.stdout
+        assert done.stderr.count("not recording: the allocator Pool") == 1, done.stderr
+        del env["KVROOF_RECORD"]
+        assert subprocess.run([sys.executable, script], env=env, capture_output=True, timeout=60).returncode == 2
+
+
+def cost(wheel, steps=400):
+    """What the hooks add to a decode step of 64 requests: the median with them less the median without, and a step's CPU time
+    of the writing thread (the interpreter's lock is shared)."""
+    import statistics
+
+    import mini_server
+
+    def median(record):
+        with tempfile.TemporaryDirectory() as folder:
+            server = mini_server.Server(pool=200000, version=version_of(wheel), running=64, prompts=lambda: 300)
+            recorder = None
+            if record:
+                import record_sglang
+
+                recorder = record_sglang.Recorder(server, os.path.join(folder, "cost"), seconds=1.0, version=version_of(wheel))
+            for _ in range(64):
+                server.new_request()
+                server.waiting_queue[-1].answer = server.waiting_queue[-1].tokens([7] * (steps + 200))
+                server.waiting_queue[-1].sampling_params.max_new_tokens = steps + 200
+            while server.waiting_queue:
+                server.step()
+            server.step()
+            times, process = [], time.process_time()
+            wall = time.perf_counter()
+            for _ in range(steps):
+                began = time.thread_time()
+                server.step()
+                times.append(time.thread_time() - began)
+                time.sleep(0.002)  # the model's turn: the writer works meanwhile, as on a server
+            spent = time.process_time() - process - sum(times)
+            assert len(server.running) == 64
+            if recorder:
+                recorder.close()
+            return statistics.median(times), spent / steps, (time.perf_counter() - wall) / steps
+
+    rounds = [(median(False), median(True)) for _ in range(3)]
+    hooks = statistics.median(b[0] - a[0] for a, b in rounds)
+    thread = statistics.median(b[1] - a[1] for a, b in rounds)
+    return hooks, thread
+
+
+def killed(kvsim, wheel, number):
+    """A server that is killed leaves segments that join and replay; one that is asked to end leaves everything."""
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = os.path.join(folder, "run")
+        child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--serve", wheel, prefix, "none"],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                 env={**os.environ, "KVROOF_RECORD": prefix, "KVROOF_RECORD_SECONDS": "0.3"})
+        deadline = time.monotonic() + 60
+        while not os.path.exists(prefix + ".tp0.000003.h5") and time.monotonic() < deadline and child.poll() is None:
+            time.sleep(0.05)
+        os.kill(child.pid, number)
+        out, err = child.communicate(timeout=30)
+        assert os.path.exists(prefix + ".tp0.000003.h5"), err
+        trace, said = replay(kvsim, prefix + ".tp0", folder)
+        assert said["requests_finished"] > 0 and said["steps"] > 10
+        final = said["final_free_list"]["matches_recording"]
+        assert final is (True if number == signal.SIGTERM else None), (number, final)
+        return said["steps"]
+
+
+def serve(wheel, prefix, mode):
+    import sglang_source
+
+    sglang_source.load(wheel)
+    import mini_server
+    import record_sglang
+
+    server = mini_server.Server(pool=6000, mode=mode, version=version_of(wheel))
+    assert record_sglang.attach(server) is not None
+    while True:
+        if len(server.waiting_queue) < 4:
+            server.new_request()
+        server.step()
+        time.sleep(0.001)
+
+
+def one(kvsim, wheel):
+    import torch
+
+    import sglang_source
+
+    torch.set_num_threads(1)
+    sglang_source.load(wheel)
+    version = version_of(wheel)
+    parts = []
+    for mode in ("none", "overlap", "v1", "v2"):
+        if mode == "v1" and version >= (0, 5, 14) or mode == "v2" and version < (0, 5, 5):
+            continue  # v1 was removed upstream in 2026; v2 came late in 2025
+        counts = one_mode(kvsim, wheel, mode, False)
+        assert counts["retract"] > 0
+        parts.append(f"{mode}: {counts['finish']} finished, {counts['retract']} retracted, {counts['evict']} evicted")
+    if version >= (0, 5, 2):
+        one_mode(kvsim, wheel, "none", True)
+        parts.append("need_sort")
+    if version >= (0, 5, 9):
+        one_mode(kvsim, wheel, "none", False, pool=4000, page=16)
+        parts.append("pages")
+    refused(wheel)
+    probe(wheel)
+    print(f"  {'.'.join(map(str, version))}: {'; '.join(parts)}", flush=True)
+
+
+def main(args):
+    if args[0] == "--serve":
+        return serve(*args[1:])
+    if args[0] == "--one":
+        return one(*args[1:])
+    if args[0] == "--cost":
+        import sglang_source
+        import torch
+
+        torch.set_num_threads(1)
+        sglang_source.load(args[1])
+        hooks, thread = cost(args[1])
+        print(f"  hooks {hooks * 1e6:.0f} us, writing thread {thread * 1e6:.0f} us a decode step of 64 requests")
+        assert hooks + thread < 0.02 * 0.022, "more than 2 % of a step of 22 ms"
+        return 0
+    try:
+        import h5py  # noqa: F401
+        import torch  # noqa: F401
+    except ImportError as missing:
+        print(f"  skipped: {missing}")
+        return 77
+    kvsim, wheels = args[0], sorted(args[1:], key=version_of)
+    failed = 0
+    spawned()
+    for wheel in wheels:
+        failed += subprocess.run([sys.executable, os.path.abspath(__file__), "--one", kvsim, wheel]).returncode != 0
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        print(f"  {number.name}: {killed(kvsim, wheels[-1], number)} steps", flush=True)
+    failed += subprocess.run([sys.executable, os.path.abspath(__file__), "--cost", wheels[-1]]).returncode != 0
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
