@@ -346,6 +346,8 @@ static kv_status measure(const options *o, const kva_run *run, const kvm_verify 
   if (o->layout) st = kva_layout_read(o->layout, &layout, err);
   const roofline_measure_run m = {.options = &o->measure,
                                   .gpu = run->gpu,
+                                  .roofs = &run->roofs,
+                                  .timing = &run->timing,
                                   .heads = (uint32_t)o->heads,
                                   .queries = (uint32_t)o->queries,
                                   .batch = (uint32_t)o->batch,

@@ -7,6 +7,7 @@
 
 #include "attribute.h"
 #include "kv_test.h"
+#include "measure_ladder.h"
 #include "validate.h"
 
 #define NEAR(a, b, rel) CU_ASSERT(fabs((a) - (b)) <= (rel)*fabs((double)(b)))
@@ -206,6 +207,57 @@ static void a_copy_at_the_roof_has_no_cause(void) {
   for (int i = 0; i < KVM_CAUSES; i++) CU_ASSERT(exp(a.cause[i].nats) <= 1.1);
 }
 
+/* A kernel of 8 blocks on 100 SMs, measured: 100 us cold, 60 us warm on few rows. */
+static void experiments_climb_the_ladder_too(void) {
+  kvm_roofs roofs = roofs_of(1e12);
+  double cold[] = {100e-6, 101e-6, 99e-6}, warm[] = {60e-6, 61e-6, 59e-6};
+  kva_measured_row row[2] = {{.kind = KVK_SPLIT_PER_HEAD,
+                              .place = KVA_CONTIGUOUS,
+                              .experiment = KVA_COLD_GRAPH,
+                              .batch = 1,
+                              .longest = 4096,
+                              .tokens = 4096,
+                              .useful_bytes = 1e6,
+                              .useful_flops = 1e6,
+                              .time = {.n = 3, .median = 100e-6},
+                              .seconds = cold},
+                             {.kind = KVK_SPLIT_PER_HEAD,
+                              .place = KVA_RESIDENT,
+                              .experiment = KVA_WARM_GRAPH,
+                              .batch = 1,
+                              .longest = 4096,
+                              .tokens = 4096,
+                              .time = {.n = 3, .median = 60e-6},
+                              .seconds = warm}};
+  kva_measured m = {.row = row, .rows = 2, .origin = {.gpu = {.sms = 100}, .seed = 1}};
+  row[0].structure = (kvk_structure){.blocks = 8,
+                                     .tiles = 80,
+                                     .tiles_per_block = 10,
+                                     .unique_kv_bytes = 1e6,
+                                     .link_bytes = 20e6,
+                                     .smem_read_bytes = 10e6,
+                                     .mma_flops = 1e6};
+  row[0].to_contiguous = (kva_interval){NAN, NAN, NAN};
+  kvm_work w = kva_measured_work(&m, &row[0]);
+  NEAR(w.sm[KVM_LINK], 20e6 / 8, 1e-12); /* one of 8 blocks */
+  CU_ASSERT_DOUBLE_EQUAL(w.busy_sms, 8, 0);
+  CU_ASSERT_PTR_EQUAL(kva_measured_resident(&m, &row[0]), &row[1]);
+  double t[8];
+  kva_measured_rungs(&m, &row[0], &roofs, t);
+  NEAR(t[0], 1e-6, 1e-9);
+  NEAR(t[2], 2e-6, 1e-9);  /* 20 MB at 10 TB/s */
+  NEAR(t[4], 25e-6, 1e-9); /* 2.5 MB at 0.1 TB/s */
+  NEAR(t[5], 60e-6, 1e-9);
+  NEAR(t[7], 100e-6, 1e-9);
+  kva_attribution a;
+  kva_measured_attribute(&m, &row[0], &roofs, NULL, &a);
+  NEAR(a.cause[KVM_C_PLACEMENT].nats, log(12.5), 1e-6);
+  NEAR(a.cause[KVM_C_MEMORY].nats, log(100.0 / 60), 1e-6);
+  CU_ASSERT(a.cause[KVM_C_MEMORY].low > 0.45 && a.cause[KVM_C_MEMORY].high < 0.56);
+  CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "split_per_head is 100x"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "8 of 100 SMs busy"));
+}
+
 void suite_validate(void) {
   static const kv_test_case cases[] = {{"text", text_is_read},
                                        {"bad text", bad_text_is_refused},
@@ -213,6 +265,7 @@ void suite_validate(void) {
                                        {"bars", the_model_keeps_its_bars},
                                        {"shares", shares_add_up_and_name_the_cause},
                                        {"inconsistent", an_impossible_ladder_is_told},
+                                       {"experiments", experiments_climb_the_ladder_too},
                                        {"copy", a_copy_at_the_roof_has_no_cause},
                                        {NULL, NULL}};
   kv_suite("validate", cases);
