@@ -53,7 +53,7 @@ BENCHSRC := $(wildcard tests/bench_*.c)
 LIBOBJ   := $(LIBSRC:%.c=$(B)/%.o)
 LIB      := $(B)/libkvroof.a
 
-include $(wildcard kernels/rules.mk tests/rules.mk)
+include $(wildcard kernels/rules.mk tests/rules.mk analysis/rules.mk)
 
 .DEFAULT_GOAL := all
 .PHONY: all found
@@ -118,7 +118,7 @@ install: all
 	install -m 644 $(wildcard $(addsuffix /*.h,$(ROOMS))) $(DESTDIR)$(prefix)/include/kvroof
 	@printf 'prefix=%s\nName: kvroof\nDescription: KV pool replay and attention roofline library\nVersion: %s\nRequires: %s\nCflags: -I$${prefix}/include/kvroof\nLibs: -L$${prefix}/lib -lkvroof -lhdf5_hl -liberty -ldl -lm -pthread\n' \
 	  '$(prefix)' '$(VERSION)' '$(PKGS)' >$(DESTDIR)$(prefix)/lib/pkgconfig/kvroof.pc
-	for d in models/gpus $(wildcard models/kernels models/dram models/measured) notebooks-free-reports traces/samples; do \
+	for d in models/gpus $(wildcard models/kernels models/pipes models/dram models/measured) notebooks-free-reports traces/samples; do \
 	  install -d $(DATADIR)/$$d && for f in $$d/*; do case $$f in *.c|*.h|*.mk) ;; *) [ -f $$f ] && install -m 644 $$f $(DATADIR)/$$d;; esac; done; done
 	install -m 755 traces/record_sglang.py $(DATADIR)/traces
 	install -d $(DESTDIR)$(prefix)/share/bash-completion/completions

@@ -6,6 +6,7 @@
 
 #include "kv_h5.h"
 #include "measure.h"
+#include "measure_ladder.h"
 
 typedef struct table {
   const kva_measured *m;
@@ -69,6 +70,20 @@ static double unknown(const kva_measured *m, const kva_measured_row *r, const kv
   (void)m, (void)r, (void)f;
   return NAN;
 }
+#define RUNG(function, i)                                                                              \
+  static double function(const kva_measured *m, const kva_measured_row *r, const kva_floor_rates *f) { \
+    double t[8];                                                                                       \
+    if (!f->roofs) return NAN;                                                                         \
+    kva_measured_rungs(m, r, f->roofs, t);                                                             \
+    return t[i];                                                                                       \
+  }
+RUNG(rung1, 1)
+RUNG(rung2, 2)
+RUNG(rung3, 3)
+RUNG(rung4, 4)
+RUNG(rung5, 5)
+RUNG(rung6, 6)
+RUNG(rung7, 7)
 static double floor_time(const kva_measured *m, const kva_measured_row *r, const kva_floor_rates *f) {
   (void)m;
   return isnan(f->dram) || isnan(f->mma_best)
@@ -140,13 +155,13 @@ static const struct {
     {"l1_bytes", "B", "Bytes through shared memory, by the kernel's structure", l1_bytes},
     {"executed_flops", "FLOP", "Matrix operations executed, padding included", executed},
     {"floor", "s", "T0: max(useful bytes / DRAM ceiling, useful flops / best matrix ceiling)", floor_time},
-    {"t1", "s", "T1 of the ladder", unknown},
-    {"t2", "s", "T2 of the ladder", unknown},
-    {"t3", "s", "T3 of the ladder", unknown},
-    {"t4", "s", "T4 of the ladder", unknown},
-    {"t5", "s", "T5 of the ladder", unknown},
-    {"t6", "s", "T6 of the ladder", unknown},
-    {"t7", "s", "T7 of the ladder", unknown},
+    {"t1", "s", "T1 of the ladder", rung1},
+    {"t2", "s", "T2 of the ladder", rung2},
+    {"t3", "s", "T3 of the ladder", rung3},
+    {"t4", "s", "T4 of the ladder", rung4},
+    {"t5", "s", "T5 of the ladder", rung5},
+    {"t6", "s", "T6 of the ladder", rung6},
+    {"t7", "s", "T7 of the ladder", rung7},
     {"time", "s", "Modelled time", unknown},
     {"measured", "s", "Median measured time of the whole operation", median},
     {"measured_low", "s", "Lower end of the median's 95 % interval", low},
@@ -406,7 +421,7 @@ static kv_status write_root(table *t, const kva_measured_labels *labels) {
 
 static kva_floor_rates rates_of(const kva_calibration *c) {
   kva_best best[KVA_BESTS];
-  kva_floor_rates f = {NAN, NAN};
+  kva_floor_rates f = {NAN, NAN, NULL};
   size_t n = c ? kva_calibration_ceilings(c, best) : 0;
   for (size_t i = 0; i < n; i++) {
     double value = c->row[best[i].row].value;
@@ -421,7 +436,8 @@ static kva_floor_rates rates_of(const kva_calibration *c) {
 kv_status kva_measured_write(const kva_measured *measured, const kva_calibration *calibration,
                              const kva_measured_labels *labels, const char *path, const char *command,
                              kv_error *err) {
-  const kva_floor_rates rates = rates_of(calibration);
+  kva_floor_rates rates = rates_of(calibration);
+  rates.roofs = labels->roofs;
   kv_h5_out out = {.file = -1};
   table t = {0};
   kv_status st = kv_h5_create(path, "roofline-1", "roofline", command, &out, err);

@@ -113,10 +113,10 @@ static kv_status write_ceilings(const kva_run *run, hid_t file, kv_error *err) {
 }
 
 static kv_status write_names(const kva_run *run, hid_t file, kv_error *err) {
-  const char *kernel[KVM_KERNELS], *about[KVM_KERNELS], *resource[2 * KVM_RESOURCES],
+  const char *kernel[KVA_MAX_KERNELS], *about[KVA_MAX_KERNELS], *resource[2 * KVM_RESOURCES],
       *layout[1] = {run->layout_name};
   kva_point p = {0};
-  for (int k = 0; k < KVM_KERNELS; k++) {
+  for (uint32_t k = 0; k < run->kernels; k++) {
     kernel[k] = run->kernel[k].name;
     about[k] = run->kernel[k].description;
   }
@@ -125,9 +125,9 @@ static kv_status write_names(const kva_run *run, hid_t file, kv_error *err) {
     p.ladder.binding_sm = r >= KVM_RESOURCES;
     resource[r] = kva_point_binding(&p);
   }
-  kv_status st = kv_h5_write_strings(file, "kernels/name", KVM_KERNELS, kernel, "Kernel", err);
+  kv_status st = kv_h5_write_strings(file, "kernels/name", run->kernels, kernel, "Kernel", err);
   if (!st)
-    st = kv_h5_write_strings(file, "kernels/description", KVM_KERNELS, about, "What the kernel does", err);
+    st = kv_h5_write_strings(file, "kernels/description", run->kernels, about, "What the kernel does", err);
   if (!st)
     st = kv_h5_write_strings(file, "resources/name", 2 * KVM_RESOURCES, resource, "Resource that may bind",
                              err);
@@ -227,6 +227,13 @@ REAL(r_t5, p->ladder.t[5])
 REAL(r_t6, p->ladder.t[6])
 REAL(r_t7, p->ladder.t[7])
 REAL(r_time, kva_point_time(p))
+REAL(r_time_low, p->prediction.known ? p->prediction.low : NAN)
+REAL(r_time_high, p->prediction.known ? p->prediction.high : NAN)
+REAL(r_busy_issue, p->prediction.known ? p->prediction.steady.issue : NAN)
+REAL(r_busy_mma, p->prediction.known ? p->prediction.steady.mma : NAN)
+REAL(r_busy_l1, p->prediction.known ? p->prediction.steady.l1 : NAN)
+REAL(r_busy_link, p->prediction.known ? p->prediction.steady.link : NAN)
+REAL(r_busy_dram, p->prediction.known ? p->prediction.steady.dram : NAN)
 REAL(r_measured, p->measured)
 REAL(r_low, p->measured_low)
 REAL(r_high, p->measured_high)
@@ -268,6 +275,13 @@ static const real_column real_columns[] = {
     {"t6", "s", "T6: with exposed memory", r_t6},
     {"t7", "s", "T7: whole operation", r_t7},
     {"time", "s", "Modelled time, as far as the model goes", r_time},
+    {"time_low", "s", "Modelled time, lower end of the interval", r_time_low},
+    {"time_high", "s", "Modelled time, upper end of the interval", r_time_high},
+    {"sm_issue_busy", "1", "Issue slots of the busiest SM in use, modelled", r_busy_issue},
+    {"sm_mma_busy", "1", "Matrix units of the busiest SM in use, modelled", r_busy_mma},
+    {"sm_l1_busy", "1", "L1/shared-memory pipe of the busiest SM in use, modelled", r_busy_l1},
+    {"sm_link_busy", "1", "Link of the busiest SM in use, modelled", r_busy_link},
+    {"sm_dram_busy", "1", "Memory share of the busiest SM in use, modelled", r_busy_dram},
     {"measured", "s", "Measured time, median", r_measured},
     {"measured_low", "s", "Measured time, lower end of the interval", r_low},
     {"measured_high", "s", "Measured time, upper end of the interval", r_high},
@@ -288,6 +302,42 @@ static kv_status write_whole(const kva_run *run, hid_t file, const whole_column 
                      c->units, c->long_name, KV_H5_SMALL, err);
 }
 
+/* nats, gain and their intervals, a column a cause: points/nats_serial, points/gain_serial_low, ... */
+static kv_status write_causes(const kva_run *run, hid_t file, double *real, kv_error *err) {
+  static const char *const part[] = {"nats_%s", "nats_%s_low", "nats_%s_high",
+                                     "gain_%s", "gain_%s_low", "gain_%s_high"};
+  kv_status st = KV_OK;
+  for (int c = 0; !st && c < KVM_CAUSES; c++)
+    for (int k = 0; !st && k < 6; k++) {
+      char column[64], name[80], about[160];
+      (void)snprintf(column, sizeof column, part[k],
+                     c == KVM_C_MEMORY ? "memory" : kvm_cause_name((kvm_cause)c));
+      (void)snprintf(name, sizeof name, "points/%s", column);
+      (void)snprintf(about, sizeof about, "%s of %s, modelled%s",
+                     k < 3 ? "Share (logarithm of the ladder's factor)" : "Time over time without this cause",
+                     kvm_cause_name((kvm_cause)c),
+                     k % 3 == 0   ? ""
+                     : k % 3 == 1 ? ", lower end"
+                                  : ", upper end");
+      for (uint64_t i = 0; i < run->points; i++) {
+        const kva_cause *x = &run->point[i].attribution.cause[c];
+        const double v[6] = {x->nats, x->low, x->high, x->gain, x->gain_low, x->gain_high};
+        real[i] = x->known ? v[k] : NAN;
+      }
+      st = kv_h5_write(file, name, H5T_IEEE_F64LE, run->points, real, "1", about, KV_H5_SMALL, err);
+    }
+  return st;
+}
+
+static kv_status write_verdicts(const kva_run *run, hid_t file, kv_error *err) {
+  const char **text = malloc(run->points * sizeof *text);
+  if (!text) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  for (uint64_t i = 0; i < run->points; i++) text[i] = run->point[i].attribution.verdict;
+  kv_status st = kv_h5_write_strings(file, "points/verdict", run->points, text, "What the ladder says", err);
+  free(text);
+  return st;
+}
+
 static kv_status write_points(const kva_run *run, hid_t file, kv_error *err) {
   kv_status st = KV_OK;
   uint64_t *whole = malloc(run->points * sizeof *whole);
@@ -302,6 +352,8 @@ static kv_status write_points(const kva_run *run, hid_t file, kv_error *err) {
     st = kv_h5_write(file, name, H5T_IEEE_F64LE, run->points, real, real_columns[c].units,
                      real_columns[c].long_name, KV_H5_SMALL, err);
   }
+  if (!st) st = write_causes(run, file, real, err);
+  if (!st) st = write_verdicts(run, file, err);
   free(whole);
   free(real);
   return st;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 double kva_point_time(const kva_point *p) {
-  for (int i = 4; i >= 0; i--)
+  for (int i = 7; i >= 0; i--)
     if (!isnan(p->ladder.t[i])) return p->ladder.t[i];
   return NAN;
 }
@@ -23,15 +23,53 @@ const char *kva_point_binding(const kva_point *p) {
   return p->ladder.binding_sm ? one[p->ladder.binding] : kvm_resource_name(p->ladder.binding);
 }
 
-static void predict_point(kva_run *run, uint32_t kernel, const kvm_verify *problem, kva_point *p) {
+/* Time of the layout over that of contiguous rows, where memory binds; NaN where no memory model says. */
+static double scatter_of(const kva_run *run) { return run->contiguous ? 1 : run->gather.layout.at.scatter; }
+
+static kv_status predict_time(kva_run *run, kva_point *p, kvm_time_memo *memo, kv_error *err) {
+  const kvm_declared *program = run->program[p->kernel];
+  const double scatter = scatter_of(run);
+  if (isnan(scatter)) return KV_OK; /* no T3, so nothing above it */
+  const kvm_question q = {program, &p->problem, &p->work, &p->useful, &run->timing, scatter, true, true};
+  kv_status st = kvm_predict(&q, memo, &p->prediction, err);
+  if (!st) kvm_ladder_time(&p->ladder, &p->prediction);
+  return st;
+}
+
+static void attribute(const kva_run *run, kva_point *p) {
+  const double *t = p->ladder.t;
+  double within = run->timing.p[KVM_P_MODEL].value;
+  const kva_evidence e = {.useful = &p->useful,
+                          .work = &p->work,
+                          .roofs = &run->roofs,
+                          .ranges = &run->timing,
+                          .scatter = scatter_of(run),
+                          .resident = {&t[5], isnan(t[5]) ? 0u : 1u, 0},
+                          .kernel = {&t[6], isnan(t[6]) ? 0u : 1u, 0},
+                          .whole = {&t[7], isnan(t[7]) ? 0u : 1u, 0},
+                          .common_error = isnan(within) ? 0 : within,
+                          .gain = p->prediction.known ? p->prediction.gain : NULL,
+                          .seed = run->seed};
+  kva_attribute(run->kernel[p->kernel].name, &e, &p->attribution);
+}
+
+static kv_status predict_point(kva_run *run, uint32_t kernel, const kvm_verify *problem, kva_point *p,
+                               kvm_time_memo *memo, kv_error *err) {
   const kvm_structure *k = &run->kernel[kernel];
+  const kvm_declared *program = run->program[kernel];
+  kv_status st = KV_OK;
   *p = (kva_point){
       .kernel = kernel, .problem = *problem, .measured = NAN, .measured_low = NAN, .measured_high = NAN};
   p->useful = kvm_structure_useful(k, problem);
-  p->work = kvm_structure_work(k, problem, run->gpu);
-  p->ladder = kvm_ladder_of(&p->useful, &p->work, &run->roofs, run->gather.layout.at.scatter);
-  if (p->work.fits) return;
-  for (int i = 1; i < 8; i++) p->ladder.t[i] = NAN; /* it cannot run there; the floor stands */
+  p->work =
+      program ? kvm_declared_work(program, problem, run->gpu) : kvm_structure_work(k, problem, run->gpu);
+  p->ladder = kvm_ladder_of(&p->useful, &p->work, &run->roofs, scatter_of(run));
+  p->prediction.known = false;
+  if (!p->work.fits)
+    for (int i = 1; i < 8; i++) p->ladder.t[i] = NAN; /* it cannot run there; the floor stands */
+  else if (program) st = predict_time(run, p, memo, err);
+  if (!st) attribute(run, p);
+  return st;
 }
 
 static void add(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -56,26 +94,40 @@ static void scaled_time(double s, char text[32]) {
 /* The slowest and the fastest attention kernel of one prefix, by their bounds; NULL where none has one. */
 static void rank(const kva_run *run, const kva_point *first, const kva_point **slow, const kva_point **fast) {
   *slow = *fast = NULL;
-  for (uint32_t k = 0; k < KVM_KERNELS; k++) {
+  for (uint32_t k = 0; k < run->kernels; k++) {
     const kva_point *p = first + k;
     if (run->kernel[k].grid == KVM_GRID_ELEMENTS || isnan(p->ladder.t[4])) continue;
-    if (!*slow || p->ladder.t[4] > (*slow)->ladder.t[4]) *slow = p;
-    if (!*fast || p->ladder.t[4] < (*fast)->ladder.t[4]) *fast = p;
+    if (!*slow || kva_point_time(p) > kva_point_time(*slow)) *slow = p;
+    if (!*fast || kva_point_time(p) < kva_point_time(*fast)) *fast = p;
   }
 }
 
-static void judge_kernels(kva_run *run, const kva_point *slow, const kva_point *fast) {
+static void judge_slow(kva_run *run, const kva_point *slow) {
   const double *t = slow->ladder.t;
   char time[32];
   size_t size = sizeof run->verdict;
-  scaled_time(t[4], time);
+  scaled_time(kva_point_time(slow), time);
+  if (slow->prediction.known) {
+    add(run->verdict, size, " Modelled at %s, %s", time, slow->attribution.verdict);
+    return;
+  }
   add(run->verdict, size,
       " %s needs at least %s, %.3gx that: work %.3gx, placement %.3gx (%.0f of %.0f SMs busy), bound by %s.",
       run->kernel[slow->kernel].name, time, t[4] / t[0], t[2] / t[0], t[4] / t[2], slow->work.busy_sms,
       run->roofs.sms, kva_point_binding(slow));
-  scaled_time(fast->ladder.t[4], time);
-  add(run->verdict, size, " The structure of %s allows %s (%s).", run->kernel[fast->kernel].name, time,
-      kva_point_binding(fast));
+}
+
+static void judge_kernels(kva_run *run, const kva_point *slow, const kva_point *fast) {
+  char time[32];
+  judge_slow(run, slow);
+  scaled_time(kva_point_time(fast), time);
+  add(run->verdict, sizeof run->verdict, " The structure of %s %s %s (%s).", run->kernel[fast->kernel].name,
+      fast->prediction.known ? "is modelled at" : "allows", time, kva_point_binding(fast));
+  if (!fast->prediction.known || !slow->prediction.known)
+    add(run->verdict, sizeof run->verdict,
+        " Times of kernels without a program are lower bounds; serial chains, exposed memory%s and launches "
+        "come on top.",
+        isnan(scatter_of(run)) ? ", scatter" : "");
 }
 
 /* What the layout costs where memory binds. */
@@ -93,7 +145,7 @@ static void judge(kva_run *run, const kvm_verify *longest) {
   char time[32];
   size_t size = sizeof run->verdict;
   const kva_point *first = run->point, *slow, *fast;
-  while (first->problem.longest != longest->longest) first += KVM_KERNELS;
+  while (first->problem.longest != longest->longest) first += run->kernels;
   double floor = first->ladder.t[0];
   run->verdict[0] = '\0';
   if (isnan(floor)) {
@@ -107,30 +159,49 @@ static void judge(kva_run *run, const kvm_verify *longest) {
   rank(run, first, &slow, &fast);
   if (slow) judge_kernels(run, slow, fast);
   judge_layout(run);
-  add(run->verdict, size,
-      " These are lower bounds; serial chains, exposed memory%s and launches come on top.",
-      isnan(run->gather.layout.at.scatter) ? ", scatter" : "");
+}
+
+/* The kernels of this project for the GPU's architecture, with a program where one is declared, and the
+ * user's. */
+static void choose_kernels(kva_run *run) {
+  int sm = kvm_gpu_sm(run->gpu);
+  for (run->kernels = 0; run->kernels < KVM_KERNELS; run->kernels++) {
+    kvm_structure k = kvm_kernel(run->kernels, sm);
+    const kvm_declared *d =
+        run->declared ? kvm_declared_find(run->declared, k.name, sm, k.tile_tokens) : NULL;
+    if (!d && run->declared) d = kvm_declared_find(run->declared, k.name, sm, 0);
+    run->program[run->kernels] = d;
+    run->kernel[run->kernels] = d ? d->structure : k;
+    run->kernel[run->kernels].name = k.name;
+  }
+  if (!run->own) return;
+  run->program[run->kernels] = run->own;
+  run->kernel[run->kernels++] = run->own->structure;
 }
 
 kv_status kva_run_predict(kva_run *run, const kvm_verify *problems, uint64_t n, kv_error *err) {
   const kvm_verify *longest = problems;
-  run->roofs = kvm_roofs_of(run->gpu);
-  for (unsigned k = 0; k < KVM_KERNELS; k++) run->kernel[k] = kvm_kernel(k, kvm_gpu_sm(run->gpu));
-  run->point = calloc(n * KVM_KERNELS, sizeof *run->point);
-  if (!run->point) return kv_fail(err, KV_ERR_MEMORY, "out of memory for %llu points", (unsigned long long)n);
-  run->points = n * KVM_KERNELS;
-  for (uint64_t i = 0; i < n; i++) {
-    kv_status st = kvm_verify_check(&problems[i], err);
-    if (st) {
-      kva_run_free(run);
-      return st;
-    }
-    if (problems[i].longest > longest->longest) longest = &problems[i];
-    for (uint32_t k = 0; k < KVM_KERNELS; k++)
-      predict_point(run, k, &problems[i], &run->point[i * KVM_KERNELS + k]);
+  kvm_time_memo memo = {0};
+  kv_status st = KV_OK;
+  if (!run->given) {
+    run->roofs = kvm_roofs_of(run->gpu);
+    run->timing = kvm_timing_of(run->gpu, run->pipes, &run->roofs);
+    kvm_roofs_complete(&run->roofs, &run->timing);
   }
-  judge(run, longest);
-  return KV_OK;
+  choose_kernels(run);
+  run->point = calloc(n * run->kernels, sizeof *run->point);
+  if (!run->point) return kv_fail(err, KV_ERR_MEMORY, "out of memory for %llu points", (unsigned long long)n);
+  run->points = n * run->kernels;
+  for (uint64_t i = 0; !st && i < n; i++) {
+    st = kvm_verify_check(&problems[i], err);
+    if (problems[i].longest > longest->longest) longest = &problems[i];
+    for (uint32_t k = 0; !st && k < run->kernels; k++)
+      st = predict_point(run, k, &problems[i], &run->point[i * run->kernels + k], &memo, err);
+  }
+  kvm_time_memo_free(&memo);
+  if (st) kva_run_free(run);
+  else judge(run, longest);
+  return st;
 }
 
 void kva_run_free(kva_run *run) {
@@ -149,4 +220,7 @@ void kva_run_missing(const kva_run *run, char *text, size_t size) {
       add(text, size, "%s%s%s", text[0] ? ", " : "", kvm_resource_name((kvm_resource)(b % 8)),
           b >= 8 ? " of one SM" : "");
   if (isnan(run->roofs.sms)) add(text, size, "%snumber of SMs", text[0] ? ", " : "");
+  kvm_parameter p = kvm_timing_missing(&run->timing);
+  if (run->declared && p != KVM_PARAMETERS)
+    add(text, size, "%s%s of the time model", text[0] ? ", " : "", kvm_parameter_name(p));
 }

@@ -10,9 +10,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "attribute.h"
 #include "gpu.h"
 #include "layout.h"
 #include "roof_gather.h"
+#include "time_model.h"
 #include "verify.h"
 
 #define KVA_UNCALIBRATED "modelled, uncalibrated"
@@ -23,11 +25,21 @@ typedef struct kva_point {
   kvm_useful useful;
   kvm_work work;
   kvm_ladder ladder;
+  kvm_prediction
+      prediction; /* the time model's; known = false where there is no program or a latency is missing */
+  kva_attribution attribution;                  /* of the modelled time */
   double measured, measured_low, measured_high; /* s; NaN: not measured */
 } kva_point;
 
+#define KVA_MAX_KERNELS 8u
+
 typedef struct kva_run {
-  const kvm_gpu *gpu; /* not owned */
+  const kvm_gpu *gpu;               /* not owned */
+  const kvm_declared_set *declared; /* not owned: the kernels' programs; NULL: no T5 to T7 */
+  const kvm_declared *own;          /* not owned: one more kernel, a user's; NULL: none */
+  const kvm_gpu *pipes;             /* not owned: latencies that the description lacks; NULL: none */
+  kvm_timing timing; /* with roofs: set by kva_run_predict() from gpu and pipes, unless given */
+  bool given;
   kvm_roofs roofs;
   char status[256];  /* KVA_UNCALIBRATED, or "measured: <device>, <driver>, <date>" */
   const char *dtype; /* "bf16", "fp8", "fp8-656" or "other" */
@@ -38,10 +50,12 @@ typedef struct kva_run {
   kva_layout_stats layout; /* of the file; zeroes without */
   uint64_t layout_tokens;
   kva_gather gather;       /* of the layout; filled by the caller (kva_gather_of) */
-  kvm_structure kernel[KVM_KERNELS];
+  kvm_structure kernel[KVA_MAX_KERNELS];
+  const kvm_declared *program[KVA_MAX_KERNELS]; /* NULL: a structure alone */
+  uint32_t kernels;
   kva_point *point; /* kernels of the first prefix, kernels of the second, ... */
   uint64_t points;
-  char verdict[1024];
+  char verdict[2048];
 } kva_run;
 
 /* Fills run->point, the ladders and the verdict for problems[n]; everything above `kernel` is the caller's to
@@ -49,8 +63,8 @@ typedef struct kva_run {
 kv_status kva_run_predict(kva_run *run, const kvm_verify *problems, uint64_t n, kv_error *err);
 void kva_run_free(kva_run *run); /* what kva_run_predict() allocated */
 
-/* The time the model gives a point: the last rung that is known (T4). A lower bound; NaN where nothing is
- * known. */
+/* The time the model gives a point: T7, else the last rung that is known (T4: a lower bound); NaN where
+ * nothing is known. */
 double kva_point_time(const kva_point *point);
 /* Useful KV bytes over the measured time, else over the modelled one; NaN for merge_state and without either.
  */

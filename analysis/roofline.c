@@ -12,6 +12,7 @@
 #include "roofline_commands.h"
 #include "roofline_gpu.h"
 #include "roofline_measure.h"
+#include "roofline_model.h"
 #include "roofline_print.h"
 #if defined __has_include
 #if __has_include("report.h")
@@ -32,6 +33,7 @@ static const struct command {
                 {"validate", "the model against measured points", roofline_validate},
                 {"diagnose", "what an imported profile says", roofline_diagnose},
                 {"step", "a whole decode step", roofline_step},
+                {"program", "a kernel's declaration from its machine code", roofline_program},
                 {"report", "draw a dataset again", roofline_report}};
 
 static void name_commands(char *text, size_t size, const char *format) {
@@ -68,6 +70,8 @@ enum {
   O_ROWS,
   O_SWEEP,
   O_LAYOUT,
+  O_KERNEL,
+  O_CALIBRATION,
   O_BATCH,
   O_LAYERS,
   O_LATENT,
@@ -80,7 +84,7 @@ enum {
 };
 
 typedef struct options {
-  const char *gpu, *rows, *layout, *output, *report;
+  const char *gpu, *rows, *layout, *kernel, *calibration, *output, *report;
   uint64_t heads, queries, batch, layers, latent, rope, seed;
   uint64_t prefix[MAX_PREFIXES];
   size_t prefixes;
@@ -141,6 +145,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case 'g': o->gpu = arg; return 0;
     case O_ROWS: o->rows = arg; return 0;
     case O_LAYOUT: o->layout = arg; return 0;
+    case O_KERNEL: o->kernel = arg; return 0;
+    case O_CALIBRATION: o->calibration = arg; return 0;
     case 'o': o->output = arg; return 0;
     case O_REPORT: o->report = arg; return 0;
     case O_NO_REPORT: o->no_report = true; return 0;
@@ -171,6 +177,10 @@ static const struct argp_option option_table[] = {
     {0, 0, 0, 0, "The GPU", 1},
     {"gpu", 'g', "NAME", 0,
      "key, product name, alias, sm_120, or a description file; default: the card that is here", 0},
+    {"calibration", O_CALIBRATION, "FILE", 0,
+     "dataset of `roofline calibrate` to model with; default: that of this GPU in models/measured; none: "
+     "published values",
+     0},
     {0, 0, 0, 0, "The problem", 2},
     {"heads", O_HEADS, "N", 0, "attention heads on this GPU (8)", 0},
     {"queries", O_QUERIES, "N", 0, "tree nodes a request (9)", 0},
@@ -184,6 +194,7 @@ static const struct argp_option option_table[] = {
     {"layers", O_LAYERS, "N", 0, "layers of the model, recorded (61)", 0},
     {"layout", O_LAYOUT, "FILE", 0,
      "slots of real requests: a kvlayout-1 file of `kvsim replay --layout-out`", 0},
+    {"kernel", O_KERNEL, "FILE", 0, "one more kernel, declared as in models/kernels (models/README.md)", 0},
     {0, 0, 0, 0, "Results", 3},
     {"output", 'o', "FILE", 0, "dataset (roofline-GPU.h5)", 0},
     {"report", O_REPORT, "DIR", 0, "folder for the PDF and the PNGs (roofline-GPU-report)", 0},
@@ -336,6 +347,8 @@ static kv_status measure(const options *o, const kva_run *run, const kvm_verify 
   if (o->layout) st = kva_layout_read(o->layout, &layout, err);
   const roofline_measure_run m = {.options = &o->measure,
                                   .gpu = run->gpu,
+                                  .roofs = &run->roofs,
+                                  .timing = &run->timing,
                                   .heads = (uint32_t)o->heads,
                                   .queries = (uint32_t)o->queries,
                                   .batch = (uint32_t)o->batch,
@@ -358,6 +371,7 @@ static kv_status measure(const options *o, const kva_run *run, const kvm_verify 
 static kv_status run_all(options *o, const char *command, kv_error *err) {
   char why[200] = "", note[420] = "";
   roofline_gpu chosen = {0};
+  roofline_model model = {0};
   kvm_verify *problems = NULL;
   uint64_t n = 0;
   char output[300], report[300];
@@ -365,8 +379,11 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
   kv_status st = roofline_gpu_choose(o->gpu, &chosen, err);
   if (st) goto done;
   run.gpu = chosen.gpu;
-  default_names(o, run.gpu, output, report);
   (void)snprintf(run.status, sizeof run.status, "%s", KVA_UNCALIBRATED);
+  st = roofline_model_load(o->kernel, &model, err);
+  if (!st) st = roofline_model_use(&model, &chosen.all, o->calibration, &run, err);
+  if (st) goto done;
+  default_names(o, run.gpu, output, report);
   (void)snprintf(run.layout_name, sizeof run.layout_name, "contiguous");
   st = make_problems(o, &run, &problems, &n, err);
   if (!st) {
@@ -380,6 +397,7 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
 done:
   kva_run_free(&run);
   free(problems);
+  roofline_model_free(&model);
   roofline_gpu_free(&chosen);
   return st;
 }

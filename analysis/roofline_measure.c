@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "measure_ladder.h"
 
 /* ---- options ---- */
 
@@ -269,6 +270,27 @@ static void verdict_of(const kva_measured *m, char *text, size_t size) {
                    kva_place_name(worst->place), (unsigned long long)worst->longest);
 }
 
+/* Shares and gains of each kernel at the longest prefix, cold, random rows (contiguous where there are none).
+ */
+static void attribute(const kva_measured *m, const roofline_measure_run *run, char *text, size_t size) {
+  uint64_t longest = 0;
+  for (size_t i = 0; i < m->rows; i++) longest = m->row[i].longest > longest ? m->row[i].longest : longest;
+  for (int k = 0; run->roofs && k < KVK_KINDS; k++) {
+    const kva_measured_row *row = NULL;
+    for (size_t i = 0; i < m->rows; i++) {
+      const kva_measured_row *r = &m->row[i];
+      if ((int)r->kind == k && r->longest == longest && r->experiment == KVA_COLD_GRAPH &&
+          (!row || r->place == KVA_CONTIGUOUS))
+        row = r;
+    }
+    kva_attribution a;
+    size_t used = strlen(text);
+    if (!row || used + 2 > size) continue;
+    kva_measured_attribute(m, row, run->roofs, run->timing, &a);
+    (void)snprintf(text + used, size - used, " %s", a.verdict);
+  }
+}
+
 /* ---- running ---- */
 
 typedef struct saver {
@@ -277,9 +299,11 @@ typedef struct saver {
 } saver;
 
 static kv_status save_as(const saver *s, const kva_measured *m, const char *path, kv_error *err) {
-  char verdict[1024];
+  char verdict[4096];
   verdict_of(m, verdict, sizeof verdict);
-  const kva_measured_labels labels = {s->run->gpu->key, s->run->layout_name, verdict, s->run->layers};
+  attribute(m, s->run, verdict, sizeof verdict);
+  const kva_measured_labels labels = {s->run->gpu->key, s->run->layout_name, verdict, s->run->layers,
+                                      s->run->roofs};
   return kva_measured_write(m, s->ceilings, &labels, path, s->run->command, err);
 }
 
@@ -362,7 +386,12 @@ kv_status roofline_measure(const roofline_measure_run *run, const int *devices, 
   if (any) {
     kv_status kept = save_all(&s, measured, devices, count, st ? &second : err);
     if (!st) st = kept;
-    for (int i = 0; !run->json && i < count; i++) print_rows(&measured[i]);
+    for (int i = 0; !run->json && i < count; i++) {
+      char verdict[4096] = "";
+      print_rows(&measured[i]);
+      attribute(&measured[i], run, verdict, sizeof verdict);
+      if (verdict[0]) printf("\n%s\n", verdict + 1);
+    }
     if (run->json) {
       kept = print_json(measured, count, st ? &second : err);
       if (!st) st = kept;

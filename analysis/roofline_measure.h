@@ -12,6 +12,7 @@
 #include "kv_status.h"
 #include "layout.h"
 #include "measure.h"
+#include "time_model.h"
 
 enum { ROOFLINE_MOST_DEVICES = 64 };
 
@@ -39,6 +40,8 @@ kv_status roofline_measure_devices(const roofline_measure_options *options, cons
 typedef struct roofline_measure_run {
   const roofline_measure_options *options;
   const kvm_gpu *gpu;
+  const kvm_roofs *roofs;   /* ceilings of the ladder; NULL: no attribution */
+  const kvm_timing *timing; /* their ranges */
   uint32_t heads, queries, batch, layers;
   const uint64_t *prefix; /* [prefixes], unless layout */
   size_t prefixes;

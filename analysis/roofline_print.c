@@ -82,26 +82,52 @@ static void print_ceilings(const kva_run *run) {
 }
 
 static void print_point(const kva_run *run, const kva_point *p) {
-  char floor[32], work[32], place[32], step[32], bandwidth[32];
+  char floor[32], work[32], place[32], serial[32], whole[32], step[32], bandwidth[32];
   double gbs = kva_point_bandwidth(p);
   (void)snprintf(bandwidth, sizeof bandwidth, isnan(gbs) ? "-" : "%.1f", gbs / 1e9);
-  printf("%-15s %9llu %7llu %8.1f %10.4g %10.4g %10.4g %10s %10s %10s %10s %9s  %s\n",
+  printf("%-15s %9llu %7llu %8.1f %10.4g %10.4g %10s %10s %10s %10s %10s %10s %9s  %s\n",
          run->kernel[p->kernel].name, (unsigned long long)p->problem.longest,
-         (unsigned long long)p->work.blocks, p->useful.intensity, p->useful.bytes / 1e6,
-         p->work.chip[KVM_LINK] / 1e6, p->work.chip[KVM_MMA] / 1e9, duration(p->ladder.t[0], floor),
-         duration(p->ladder.t[2], work), duration(p->ladder.t[4], place),
-         duration(p->ladder.t[4] * run->layers, step), bandwidth,
+         (unsigned long long)p->work.blocks, p->useful.intensity, p->work.chip[KVM_LINK] / 1e6,
+         p->work.chip[KVM_MMA] / 1e9, duration(p->ladder.t[0], floor), duration(p->ladder.t[2], work),
+         duration(p->ladder.t[4], place), duration(p->ladder.t[5], serial), duration(p->ladder.t[7], whole),
+         duration(kva_point_time(p) * run->layers, step), bandwidth,
          p->work.fits ? kva_point_binding(p) : "does not fit: shared memory");
+}
+
+/* Shares and gains of the modelled points, a line each. */
+static void print_causes(const kva_run *run) {
+  bool any = false;
+  for (uint64_t i = 0; i < run->points; i++) any |= run->point[i].prediction.known;
+  if (!any) return;
+  printf("\n%-15s %9s %12s %23s ", "share, gain", "prefix", "time T7", "interval");
+  for (int c = 0; c < KVM_CAUSES; c++) printf(" %15s", kvm_cause_name((kvm_cause)c));
+  printf("\n");
+  for (uint64_t i = 0; i < run->points; i++) {
+    const kva_point *p = &run->point[i];
+    char whole[32], low[32], high[32], range[80];
+    if (!p->prediction.known) continue;
+    (void)snprintf(range, sizeof range, "%s .. %s", duration(p->prediction.low, low),
+                   duration(p->prediction.high, high));
+    printf("%-15s %9llu %12s %23s ", run->kernel[p->kernel].name, (unsigned long long)p->problem.longest,
+           duration(p->prediction.whole, whole), range);
+    for (int c = 0; c < KVM_CAUSES; c++) {
+      const kva_cause *x = &p->attribution.cause[c];
+      if (x->known) printf(" %6.2f %7.2fx", x->nats, x->gain);
+      else printf(" %15s", "not known");
+    }
+    printf("\n");
+  }
 }
 
 void roofline_print_table(const kva_run *run, const char *note) {
   printf("%s: %s (%s, %s)%s\n", run->status, run->gpu->name, run->gpu->key, run->gpu->arch, note);
   print_problem(run);
   print_ceilings(run);
-  printf("\n%-15s %9s %7s %8s %10s %10s %10s %10s %10s %10s %10s %9s  %s\n", "kernel", "prefix", "blocks",
-         "FLOP/B", "useful MB", "link MB", "exec GFLOP", "T0 floor", "T2 work", "T4 placed", "all layers",
-         "GB/s <=", "bound by");
+  printf("\n%-15s %9s %7s %8s %10s %10s %10s %10s %10s %10s %10s %10s %9s  %s\n", "kernel", "prefix",
+         "blocks", "FLOP/B", "link MB", "exec GFLOP", "T0 floor", "T2 work", "T4 placed", "T5 serial",
+         "T7 whole", "all layers", "GB/s", "bound by");
   for (uint64_t i = 0; i < run->points; i++) print_point(run, &run->point[i]);
+  print_causes(run);
   printf("\n%s\n", run->verdict);
 }
 
@@ -136,18 +162,35 @@ static json_t *work_json(const double work[KVM_RESOURCES]) {
   return all;
 }
 
+static json_t *causes_json(const kva_point *p) {
+  json_t *all = json_object();
+  for (int c = 0; c < KVM_CAUSES; c++) {
+    const kva_cause *x = &p->attribution.cause[c];
+    json_t *one = x->known ? json_pack("{s:f, s:[f,f], s:o, s:[o,o], s:b}", "nats", x->nats, "nats_interval",
+                                       x->low, x->high, "gain", number(x->gain), "gain_interval",
+                                       number(x->gain_low), number(x->gain_high), "gain_at_most", x->at_most)
+                           : json_null();
+    (void)json_object_set_new(all, kvm_cause_name((kvm_cause)c), one);
+  }
+  return all;
+}
+
 static json_t *point_json(const kva_run *run, const kva_point *p) {
   json_t *ladder = json_array();
   for (int i = 0; i < 8; i++) (void)json_array_append_new(ladder, number(p->ladder.t[i]));
-  return json_pack("{s:s, s:I, s:I, s:b, s:i, s:i, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:s}",
-                   "kernel", run->kernel[p->kernel].name, "prefix", (json_int_t)p->problem.longest, "blocks",
-                   (json_int_t)p->work.blocks, "fits", p->work.fits, "splits", (int)p->work.splits,
-                   "blocks_per_sm", (int)p->work.blocks_per_sm, "useful_bytes", p->useful.bytes,
-                   "useful_kv_bytes", p->useful.kv_bytes, "useful_flops", p->useful.flops, "intensity",
-                   p->useful.intensity, "work", work_json(p->work.chip), "work_busiest_sm",
-                   work_json(p->work.sm), "ladder_s", ladder, "time_s", number(kva_point_time(p)),
-                   "measured_s", number(p->measured), "effective_bandwidth", number(kva_point_bandwidth(p)),
-                   "binding", kva_point_binding(p));
+  return json_pack(
+      "{s:s, s:I, s:I, s:b, s:i, s:i, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:s, "
+      "s:o, s:s}",
+      "kernel", run->kernel[p->kernel].name, "prefix", (json_int_t)p->problem.longest, "blocks",
+      (json_int_t)p->work.blocks, "fits", p->work.fits, "splits", (int)p->work.splits, "blocks_per_sm",
+      (int)p->work.blocks_per_sm, "useful_bytes", p->useful.bytes, "useful_kv_bytes", p->useful.kv_bytes,
+      "useful_flops", p->useful.flops, "intensity", p->useful.intensity, "work", work_json(p->work.chip),
+      "work_busiest_sm", work_json(p->work.sm), "ladder_s", ladder, "time_s", number(kva_point_time(p)),
+      "measured_s", number(p->measured), "effective_bandwidth", number(kva_point_bandwidth(p)), "binding",
+      kva_point_binding(p), "time_low_s", number(p->prediction.known ? p->prediction.low : NAN),
+      "time_high_s", number(p->prediction.known ? p->prediction.high : NAN), "dominating",
+      p->prediction.known ? kvm_parameter_name(p->prediction.dominating) : "", "causes", causes_json(p),
+      "verdict", p->attribution.verdict);
 }
 
 static json_t *problem_json(const kva_run *run) {

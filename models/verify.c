@@ -272,33 +272,50 @@ static uint32_t split_count(const kvm_structure *k, const kvm_verify *p, uint64_
   return splits > 1 ? (uint32_t)splits : 1;
 }
 
+/* Where blocks stand and how many loop turns they make. */
+static void place(const kvm_structure *k, const kvm_verify *p, double sms, uint64_t side, kvm_work *w) {
+  uint64_t tail =
+      ceil_div(p->queries, k->tile_tokens); /* the tree's own rows: masked tiles of a request's last piece */
+  uint64_t per_request = ceil_div(p->longest, k->tile_tokens);
+  bool alike = p->batch == 1 || p->longest * p->batch == p->tokens;
+  /* unequal requests: padding of their last tiles left out */
+  double prefix_tiles = alike ? (double)(p->batch * per_request) : (double)p->tokens / k->tile_tokens;
+  w->tiles = (double)side * (prefix_tiles + (double)(p->batch * tail));
+  if (k->split && k->even && !isnan(sms)) {
+    double room = sms * (w->blocks_per_sm ? w->blocks_per_sm : 1);
+    w->block_tiles = ceil(w->tiles / fmin(room, w->tiles));
+    w->blocks = (uint64_t)ceil(w->tiles / w->block_tiles);
+    w->splits = (uint32_t)ceil_div(w->blocks, side * p->batch);
+    return;
+  }
+  w->splits = split_count(k, p, side, sms, w->blocks_per_sm);
+  w->blocks = side * p->batch * w->splits;
+  w->block_tiles =
+      (double)(ceil_div(ceil_div(p->longest, w->splits), k->tile_tokens) + (w->splits == 1 ? tail : 0));
+}
+
 static void attention_work(const kvm_structure *k, const kvm_verify *p, double sms, kvm_work *w,
                            double block[]) {
   uint64_t padded, side;
   kvm_useful u = kvm_verify_useful(p);
   row_blocks(k, p, &padded, &side);
   per_token one = token_work(k, p, padded);
-  w->splits = split_count(k, p, side, sms, w->blocks_per_sm);
-  w->blocks = side * p->batch * w->splits;
-  /* The tree's own rows are one more, masked, tile of each request's last piece. */
-  uint64_t tail = round_up(p->queries, k->tile_tokens);
+  place(k, p, sms, side, w);
+  w->side = side;
   double tokens = (double)p->tokens + (double)p->batch * p->queries;
-  double executed = p->batch == 1 || p->longest * p->batch == p->tokens
-                        ? (double)p->batch * (double)round_up(p->longest, k->tile_tokens)
-                        : (double)p->tokens; /* unequal requests: padding of their last tiles left out */
-  executed += (double)p->batch * (double)tail;
+  double executed = w->tiles / (double)side * k->tile_tokens;
   double rows = (double)p->batch * p->queries * p->heads;
   double partial =
       w->splits > 1 ? 2 * rows * w->splits * (p->latent * 4.0 + 4) : 0; /* fp32, written and read */
   double own = u.query_bytes + u.output_bytes;
+  w->partial_bytes = partial;
   w->chip[KVM_DRAM] = 32.0 * (double)p->sectors + own + k->index_bytes * (double)p->tokens + u.mask_bytes +
                       (double)p->batch * p->queries * p->row_bytes;
   w->chip[KVM_LINK] = (double)side * tokens * one.link + own * w->splits + partial;
   w->chip[KVM_L2] = w->chip[KVM_LINK];
   w->chip[KVM_L1] = (double)side * executed * one.l1 + own * w->splits + partial;
   w->chip[KVM_MMA] = (double)side * executed * one.mma;
-  double piece = (double)round_up(ceil_div(p->longest, w->splits), k->tile_tokens);
-  if (w->splits == 1) piece += (double)tail;
+  double piece = w->block_tiles * k->tile_tokens;
   block[KVM_LINK] = block[KVM_L2] = piece * one.link;
   block[KVM_L1] = piece * one.l1;
   block[KVM_MMA] = piece * one.mma;

@@ -112,7 +112,8 @@ typedef enum kvm_grid {
 typedef struct kvm_structure {
   const char *name, *description;
   kvm_grid grid;
-  bool split;             /* the prefix is cut into as many pieces as fill the GPU */
+  bool split; /* the prefix is cut into as many pieces as fill the GPU */
+  bool even;  /* with split: blocks that fill the GPU once take equal shares of the tiles of all requests */
   uint32_t block_rows;    /* query rows a block holds at most (packed grid) */
   uint32_t pad_rows;      /* rows are executed in multiples of this */
   uint32_t tile_tokens;   /* prefix rows a tile */
@@ -139,10 +140,13 @@ kvm_structure kvm_kernel(unsigned which, int sm);
 typedef struct kvm_work {
   bool fits; /* false: the block needs more shared memory than this GPU gives one */
   uint64_t blocks;
-  uint32_t blocks_per_sm;     /* resident at once; 0 if not known */
-  uint32_t splits;            /* of the longest request's prefix */
-  double waves;               /* blocks / (SMs x blocks_per_sm); NaN if not known */
-  double busy_sms;            /* min(blocks, SMs); NaN if not known */
+  uint32_t blocks_per_sm;    /* resident at once; 0 if not known */
+  uint32_t splits;           /* of the longest request's prefix */
+  uint64_t side;             /* blocks that walk the same rows side by side: heads, or groups of query rows */
+  double partial_bytes;      /* partial results, written and read again; 0 without splits */
+  double tiles, block_tiles; /* loop turns over all blocks, of the busiest block; 0 without a loop */
+  double waves;              /* blocks / (SMs x blocks_per_sm); NaN if not known */
+  double busy_sms;           /* min(blocks, SMs); NaN if not known */
   double chip[KVM_RESOURCES]; /* W_r: bytes or flops over the whole launch */
   double sm[KVM_RESOURCES];   /* W_r,s of the busiest SM; NaN if the number of SMs is not known */
 } kvm_work;

@@ -65,8 +65,11 @@ void kvr_put_finding(const kvr_job *job, const char *variable, const char *forma
 /* FOOT, the footer's text (dataset, creator, host, GPU, date), and MARK ("measured", "modelled", ...). */
 kv_status kvr_put_footer(const kvr_job *job, const char *gpu, const char *mark, kv_error *err);
 
-/* The two exporters; job->pages and job->page_count are theirs to set. */
+/* The exporters; job->pages and job->page_count are theirs to set. */
 kv_status kvr_export_kvsim(kvr_job *job, kv_error *err);
 kv_status kvr_export_roofline(kvr_job *job, kv_error *err);
+kv_status kvr_export_step(kvr_job *job, kv_error *err);     /* kvstep-1 */
+kv_status kvr_export_validate(kvr_job *job, kv_error *err); /* kvvalidate-1 */
+kv_status kvr_export_compare(kvr_job *job, kv_error *err);  /* kvcompare-1 */
 
 #endif

@@ -128,6 +128,9 @@ static kv_status export_dataset(const char *dataset, kvr_job *job, kv_error *err
   kvr_put_text(job->vars, "NAME", job->name);
   if (!strcmp(kind, "kvsim-1")) st = kvr_export_kvsim(job, err);
   else if (!strcmp(kind, "roofline-1")) st = kvr_export_roofline(job, err);
+  else if (!strcmp(kind, "kvstep-1")) st = kvr_export_step(job, err);
+  else if (!strcmp(kind, "kvvalidate-1")) st = kvr_export_validate(job, err);
+  else if (!strcmp(kind, "kvcompare-1")) st = kvr_export_compare(job, err);
   else
     st = kv_fail(err, KV_ERR_INPUT, "%s: is a '%.40s' file; a report is made of a kvsim-1 or roofline-1 file",
                  dataset, kind);

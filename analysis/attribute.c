@@ -1,0 +1,235 @@
+#include "attribute.h"
+
+#include <gsl/gsl_randist.h>
+#include <gsl/gsl_rng.h>
+#include <gsl/gsl_sort.h>
+#include <gsl/gsl_statistics_double.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- one ladder ---- */
+
+typedef struct draw {
+  kvm_roofs roofs;
+  double t5, t6, t7;
+} draw;
+
+static void climb(const kva_evidence *e, const draw *d, double t[8]) {
+  kvm_ladder l = kvm_ladder_of(e->useful, e->work, &d->roofs, true);
+  memcpy(t, l.t, sizeof l.t);
+  /* scatter raises what memory needs; T3 and T4 follow only where that exceeds the rest */
+  double memory = e->work->chip[KVM_DRAM] / d->roofs.chip[KVM_DRAM].rate * e->scatter;
+  t[3] = isnan(e->scatter) ? NAN : fmax(t[2], memory);
+  if (!isnan(t[3])) t[4] = fmax(t[4], t[3]);
+  t[5] = isnan(d->t5) ? NAN : fmax(isnan(t[4]) ? 0 : t[4], d->t5);
+  t[6] = d->t6;
+  t[7] = d->t7;
+}
+
+/* Shares between rungs that are both known. Without T3 the layout's share lies within placement's. */
+static void shares(const double t[8], double nats[KVM_CAUSES]) {
+  for (int i = 0; i < KVM_CAUSES; i++) {
+    double below = i == KVM_C_PLACEMENT && isnan(t[3]) ? t[2] : t[i];
+    nats[i] = below > 0 && t[i + 1] > 0 ? log(t[i + 1] / below) : NAN;
+  }
+}
+
+/* Gains by the ladder alone. Where a cause lies under the busiest unit's bound, the others may step in first.
+ */
+static void ladder_gains(const double t[8], double gain[KVM_CAUSES]) {
+  gain[KVM_C_PATH] = t[1] / t[0];
+  gain[KVM_C_WORK] = t[2] / t[1];
+  gain[KVM_C_SCATTER] = t[7] / (t[7] - (t[3] - t[2]));
+  gain[KVM_C_PLACEMENT] = t[4] / (isnan(t[3]) ? t[2] : t[3]);
+  gain[KVM_C_SERIAL] = t[7] / (t[7] - (t[5] - t[4]));
+  gain[KVM_C_MEMORY] = t[7] / (t[7] - (t[6] - t[5]));
+  gain[KVM_C_OVERHEAD] = t[7] / t[6];
+}
+
+/* ---- draws ---- */
+
+static double uniform(gsl_rng *rng, const kvm_estimate *x, double value) {
+  if (isnan(value) || !(x->low > 0) || !(x->high >= x->low) || !(x->value > 0)) return value;
+  return value * gsl_ran_flat(rng, x->low, x->high) / x->value;
+}
+
+static void draw_roofs(gsl_rng *rng, const kva_evidence *e, kvm_roofs *roofs) {
+  static const struct {
+    kvm_resource r;
+    kvm_parameter p;
+  } of[] = {{KVM_DRAM, KVM_P_DRAM_RATE},
+            {KVM_L2, KVM_P_L2_RATE},
+            {KVM_LINK, KVM_P_L2_RATE},
+            {KVM_L1, KVM_P_WAVE_RATE},
+            {KVM_MMA, KVM_P_MMA_RATE}};
+  *roofs = *e->roofs;
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    kvm_estimate fallback = {1, 0.95, 1.05, KVM_INFERENCE, ""};
+    const kvm_estimate *x = e->ranges ? &e->ranges->p[of[i].p] : &fallback;
+    double was = roofs->chip[of[i].r].rate, now = uniform(rng, x, was), factor = was > 0 ? now / was : 1;
+    roofs->chip[of[i].r].rate = now;
+    roofs->sm[of[i].r].rate *= factor;
+    if (of[i].r == KVM_MMA) roofs->mma_best.rate *= factor;
+  }
+}
+
+static double draw_time(gsl_rng *rng, const kva_timing *x, double common) {
+  double sample[64];
+  if (!x->n) return NAN;
+  uint32_t n = x->n < 64 ? x->n : 64;
+  for (uint32_t i = 0; i < n; i++) sample[i] = x->samples[gsl_rng_uniform_int(rng, x->n)];
+  gsl_sort(sample, 1, n);
+  return gsl_stats_median_from_sorted_data(sample, 1, n) * exp(gsl_ran_gaussian(rng, x->log_error) + common);
+}
+
+static double centre(const kva_timing *x) {
+  double sample[1024];
+  if (!x->n) return NAN;
+  uint32_t n = x->n < 1024 ? x->n : 1024;
+  memcpy(sample, x->samples, n * sizeof *sample);
+  gsl_sort(sample, 1, n);
+  return gsl_stats_median_from_sorted_data(sample, 1, n);
+}
+
+static void interval(double *v, size_t n, double value, double *low, double *high) {
+  size_t kept = 0;
+  for (size_t i = 0; i < n; i++)
+    if (isfinite(v[i])) v[kept++] = v[i];
+  *low = *high = value;
+  if (kept < 2) return;
+  gsl_sort(v, 1, kept);
+  *low = fmin(value, gsl_stats_quantile_from_sorted_data(v, 1, kept, 0.025));
+  *high = fmax(value, gsl_stats_quantile_from_sorted_data(v, 1, kept, 0.975));
+}
+
+static void find_intervals(const kva_evidence *e, kva_attribution *a) {
+  static const size_t n = KVA_DRAWS;
+  double nats[KVM_CAUSES][KVA_DRAWS], gain[KVM_CAUSES][KVA_DRAWS];
+  gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
+  if (!rng) return;
+  gsl_rng_set(rng, (unsigned long)e->seed);
+  for (size_t k = 0; k < n; k++) {
+    draw d;
+    double t[8], s[KVM_CAUSES], g[KVM_CAUSES], common = gsl_ran_gaussian(rng, e->common_error);
+    draw_roofs(rng, e, &d.roofs);
+    d.t5 = draw_time(rng, &e->resident, common);
+    d.t6 = draw_time(rng, &e->kernel, common);
+    d.t7 = draw_time(rng, &e->whole, common);
+    climb(e, &d, t);
+    shares(t, s);
+    ladder_gains(t, g);
+    for (int i = 0; i < KVM_CAUSES; i++) {
+      nats[i][k] = s[i];
+      gain[i][k] = g[i];
+    }
+  }
+  gsl_rng_free(rng);
+  for (int i = 0; i < KVM_CAUSES; i++) {
+    kva_cause *c = &a->cause[i];
+    double middle = NAN;
+    if (!c->known) continue;
+    interval(nats[i], n, c->nats, &c->low, &c->high);
+    double ladder[KVM_CAUSES];
+    ladder_gains(a->t, ladder);
+    middle = ladder[i];
+    interval(gain[i], n, middle, &c->gain_low, &c->gain_high);
+    if (middle > 0 && c->gain > 0) { /* the model's gain with the spread of the ladder's */
+      c->gain_low *= c->gain / middle;
+      c->gain_high *= c->gain / middle;
+    }
+  }
+}
+
+/* ---- words ---- */
+
+static void say(kva_attribution *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(kva_attribution *a, const char *format, ...) {
+  size_t have = strlen(a->verdict);
+  va_list args;
+  va_start(args, format);
+  (void)vsnprintf(a->verdict + have, sizeof a->verdict - have, format, args);
+  va_end(args);
+}
+
+static void advise(kva_attribution *a, const kva_evidence *e, kvm_cause c) {
+  const kva_cause *x = &a->cause[c];
+  static const char *const fix[KVM_CAUSES] = {"the best instructions of this GPU gain",
+                                              "executing only the useful work gains",
+                                              "a contiguous layout gains",
+                                              "splitting the prefix over all SMs gains",
+                                              "taking out the chains and barriers inside a block gains",
+                                              "hiding the misses gains",
+                                              "one launch without gaps gains"};
+  if (c == KVM_C_PLACEMENT) say(a, " (%.0f of %.0f SMs busy)", e->work->busy_sms, e->roofs->sms);
+  if (c == KVM_C_WORK) {
+    kvm_ladder l = kvm_ladder_of(e->useful, e->work, e->roofs, true);
+    say(a, " (most of it %s)", kvm_resource_name(l.binding));
+  }
+  say(a, ", %s%s %.2gx", fix[c], x->at_most ? " up to" : "", x->gain);
+}
+
+static bool no_effect(const kva_cause *x) {
+  return x->known && x->gain_high <= 1.1 && fabs(x->nats) <= 0.1;
+}
+
+static void write_verdict(const char *name, const kva_evidence *e, kva_attribution *a) {
+  bool said[KVM_CAUSES] = {false};
+  if (isnan(a->t[0]) || isnan(a->t[7])) {
+    say(a, "inconclusive: %s is not known; measure it",
+        isnan(a->t[0]) ? "the floor" : "the time of the operation");
+    return;
+  }
+  say(a, "%s is %.3gx (%.1f nats) above its floor", name, a->t[7] / a->t[0], log(a->t[7] / a->t[0]));
+  for (int n = 0; n < 3; n++) {
+    int best = -1;
+    for (int i = 0; i < KVM_CAUSES; i++)
+      if (!said[i] && a->cause[i].known && a->cause[i].nats > 0.1 &&
+          (best < 0 || a->cause[i].nats > a->cause[best].nats))
+        best = i;
+    if (best < 0) break;
+    said[best] = true;
+    say(a, "%s %s %.1f nats", n ? ";" : ":", kvm_cause_name((kvm_cause)best), a->cause[best].nats);
+    advise(a, e, (kvm_cause)best);
+  }
+  bool first = true;
+  for (int i = 0; i < KVM_CAUSES; i++)
+    if (no_effect(&a->cause[i])) {
+      say(a, "%s%s", first ? "; no effect: " : ", ", kvm_cause_name((kvm_cause)i));
+      said[i] = true;
+      first = false;
+    }
+  for (int i = 0; i < KVM_CAUSES; i++)
+    if (!a->cause[i].known) say(a, "; %s: not known", kvm_cause_name((kvm_cause)i));
+  if (a->inconsistent)
+    say(a,
+        "; INCONSISTENT: the kernel is faster than without its misses, so a ceiling or an experiment is "
+        "wrong");
+  say(a, ".");
+}
+
+void kva_attribute(const char *name, const kva_evidence *e, kva_attribution *a) {
+  double nats[KVM_CAUSES], gain[KVM_CAUSES];
+  draw d = {*e->roofs, centre(&e->resident), centre(&e->kernel), centre(&e->whole)};
+  *a = (kva_attribution){.largest = KVM_CAUSES, .whole = true};
+  climb(e, &d, a->t);
+  shares(a->t, nats);
+  ladder_gains(a->t, gain);
+  for (int i = 0; i < KVM_CAUSES; i++) {
+    kva_cause *c = &a->cause[i];
+    *c = (kva_cause){.known = !isnan(nats[i]), .nats = nats[i], .gain = gain[i]};
+    c->at_most = i == KVM_C_PATH || i == KVM_C_WORK || i == KVM_C_PLACEMENT;
+    if (e->gain && !isnan(e->gain[i])) {
+      c->gain = e->gain[i];
+      c->at_most = i == KVM_C_PLACEMENT;
+    }
+    a->whole = a->whole && c->known;
+    if (!c->known) continue;
+    a->nats += c->nats;
+    if (a->largest == KVM_CAUSES || c->nats > a->cause[a->largest].nats) a->largest = (kvm_cause)i;
+  }
+  a->inconsistent = a->t[6] < a->t[5] * 0.98;
+  find_intervals(e, a);
+  write_verdict(name, e, a);
+}

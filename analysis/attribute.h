@@ -1,0 +1,62 @@
+/* attribute.h - why an operation takes the time it takes: the ladder's factors as shares, the gain of each
+ * fix, and a verdict in words, with intervals that carry the ceilings' error.
+ *
+ * share_i = ln(T_(i+1) / T_i): shares add up to ln(T7 / T0) and depend on the order of the ladder. gain_i =
+ * T7 over T7 with cause i alone removed; decisions are taken on gains. Intervals are percentiles (2.5, 97.5)
+ * over draws: each draws every ceiling from its range, uniformly, each timing by a bootstrap of its samples
+ * (Efron and Tibshirani 1993) or from its standard deviation, and climbs the ladder anew. Deterministic:
+ * GSL's mt19937 with the seed given.
+ */
+#ifndef KVA_ATTRIBUTE_H
+#define KVA_ATTRIBUTE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "time_model.h"
+#include "verify.h"
+
+#define KVA_DRAWS 400u
+
+/* A time: measured samples (n >= 1), or one value with a standard deviation of its logarithm (n = 1). */
+typedef struct kva_timing {
+  const double *samples; /* s; not owned */
+  uint32_t n;            /* 0: not known */
+  double log_error;      /* 0 where the samples tell it */
+} kva_timing;
+
+typedef struct kva_evidence {
+  const kvm_useful *useful;
+  const kvm_work *work;
+  const kvm_roofs *roofs;
+  const kvm_timing
+      *ranges;    /* of the ceilings (KVM_P_MMA_RATE, WAVE_RATE, L2_RATE, DRAM_RATE); NULL: by their kind */
+  double scatter; /* T3 / T2 where memory binds: 1 contiguous, NaN not known */
+  kva_timing resident, kernel, whole; /* T5, T6, T7 */
+  double common_error; /* standard deviation of ln t that the three times share (the model's own error) */
+  const double
+      *gain; /* KVM_CAUSES gains that a model found, NaN where it did not; NULL: from the ladder alone */
+  uint64_t seed;
+} kva_evidence;
+
+typedef struct kva_cause {
+  bool known;
+  double nats, low, high; /* share */
+  double gain, gain_low, gain_high;
+  bool at_most; /* the gain is a bound: other limits may step in first */
+} kva_cause;
+
+typedef struct kva_attribution {
+  double t[8]; /* the ladder */
+  kva_cause cause[KVM_CAUSES];
+  double nats;       /* of all known steps */
+  bool whole;        /* every step is known */
+  bool inconsistent; /* T6 < T5: a ceiling or an experiment is wrong; nothing was clamped */
+  kvm_cause largest; /* by share; KVM_CAUSES when nothing is known */
+  char verdict[900];
+} kva_attribution;
+
+/* `name` is the kernel's, for the verdict. Never fails: what is not known stays so. */
+void kva_attribute(const char *name, const kva_evidence *evidence, kva_attribution *a);
+
+#endif

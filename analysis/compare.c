@@ -1,0 +1,249 @@
+#include "compare.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "columns.h"
+
+/* ---- one file ---- */
+
+enum {
+  C_KERNEL,
+  C_LAYOUT,
+  C_PREFIX,
+  C_HEADS,
+  C_QUERIES,
+  C_BATCH,
+  C_MEASURED,
+  C_LOW,
+  C_HIGH,
+  C_TIME,
+  C_TIME_LOW,
+  C_TIME_HIGH,
+  C_COLUMNS
+};
+static const char *const names[C_COLUMNS] = {"points/kernel",   "points/layout",       "points/prefix",
+                                             "points/heads",    "points/queries",      "points/batch",
+                                             "points/measured", "points/measured_low", "points/measured_high",
+                                             "points/time",     "points/time_low",     "points/time_high"};
+
+typedef struct side {
+  const char *path;
+  uint64_t n, kernels, layouts;
+  double *v[C_COLUMNS];
+  char *kernel, *layout;
+  size_t kernel_width, layout_width;
+} side;
+
+static void free_side(side *s) {
+  for (int c = 0; c < C_COLUMNS; c++) free(s->v[c]);
+  free(s->kernel);
+  free(s->layout);
+}
+
+/* Columns that older files lack: no interval. */
+static kv_status optional(hid_t file, side *s, int c, kv_error *err) {
+  if (H5Lexists(file, names[c], H5P_DEFAULT) > 0)
+    return kva_reals(file, s->path, names[c], &s->n, &s->v[c], err);
+  s->v[c] = malloc((size_t)(s->n + 1) * sizeof *s->v[c]);
+  if (!s->v[c]) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  for (uint64_t i = 0; i < s->n; i++) s->v[c][i] = NAN;
+  return KV_OK;
+}
+
+static kv_status check(const side *s, kv_error *err) {
+  for (uint64_t i = 0; i < s->n; i++)
+    if (!(s->v[C_KERNEL][i] >= 0 && s->v[C_KERNEL][i] < (double)s->kernels) ||
+        !(s->v[C_LAYOUT][i] >= 0 && s->v[C_LAYOUT][i] < (double)s->layouts))
+      return kv_fail(err, KV_ERR_INPUT, "%s: /points row %llu names a kernel or layout that is not there",
+                     s->path, (unsigned long long)i);
+  return KV_OK;
+}
+
+static kv_status read_side(const char *path, side *s, char gpu[128], char status[256], kv_error *err) {
+  hid_t file;
+  s->path = path;
+  kv_status st = kva_open(path, "roofline-1", &file, err);
+  if (st) return st;
+  (void)kv_h5_get_str(file, "gpu_name", gpu, 128, NULL);
+  (void)kv_h5_get_str(file, "status", status, 256, NULL);
+  s->n = KVA_ANY_LENGTH;
+  for (int c = 0; !st && c < C_TIME_LOW; c++) st = kva_reals(file, path, names[c], &s->n, &s->v[c], err);
+  for (int c = C_TIME_LOW; !st && c < C_COLUMNS; c++) st = optional(file, s, c, err);
+  if (!st) st = kva_words(file, path, "kernels/name", &s->kernels, &s->kernel, &s->kernel_width, err);
+  if (!st) st = kva_words(file, path, "layouts/name", &s->layouts, &s->layout, &s->layout_width, err);
+  if (!st) st = check(s, err);
+  (void)H5Fclose(file);
+  return st;
+}
+
+static const char *kernel_of(const side *s, uint64_t i) {
+  return s->kernel + (size_t)s->v[C_KERNEL][i] * s->kernel_width;
+}
+static const char *layout_of(const side *s, uint64_t i) {
+  return s->layout + (size_t)s->v[C_LAYOUT][i] * s->layout_width;
+}
+
+/* ---- pairs ---- */
+
+static bool same(const side *a, uint64_t i, const side *b, uint64_t k) {
+  for (int c = C_PREFIX; c <= C_BATCH; c++)
+    if (a->v[c][i] != b->v[c][k]) return false;
+  return !strcmp(kernel_of(a, i), kernel_of(b, k)) && !strcmp(layout_of(a, i), layout_of(b, k));
+}
+
+/* Time of a point and its interval, of the kind asked for. */
+static bool time_of(const side *s, uint64_t i, bool measured, double t[3]) {
+  int c = measured ? C_MEASURED : C_TIME;
+  for (int k = 0; k < 3; k++) t[k] = s->v[c + k][i];
+  if (!(t[1] > 0)) t[1] = t[0];
+  if (!(t[2] > 0)) t[2] = t[0];
+  return t[0] > 0 && isfinite(t[0]);
+}
+
+static bool make_pair(const side *a, uint64_t i, const side *b, uint64_t k, kva_pair *p) {
+  double x[3], y[3];
+  memset(p, 0, sizeof *p);
+  p->measured = time_of(a, i, true, x) && time_of(b, k, true, y);
+  if (!p->measured && (!time_of(a, i, false, x) || !time_of(b, k, false, y))) return false;
+  (void)snprintf(p->kernel, sizeof p->kernel, "%.63s", kernel_of(a, i));
+  (void)snprintf(p->layout, sizeof p->layout, "%.127s", layout_of(a, i));
+  p->prefix = (uint64_t)a->v[C_PREFIX][i];
+  p->heads = (uint32_t)a->v[C_HEADS][i];
+  p->queries = (uint32_t)a->v[C_QUERIES][i];
+  p->batch = (uint32_t)a->v[C_BATCH][i];
+  p->before = x[0];
+  p->after = y[0];
+  p->ratio = y[0] / x[0];
+  /* Both times of a model err alike: its interval would hide every change, so its ratio has none. */
+  p->low = p->measured ? y[1] / x[2] : p->ratio;
+  p->high = p->measured ? y[2] / x[1] : p->ratio;
+  p->verdict = p->low > 1 ? 1 : p->high < 1 ? -1 : 0;
+  return true;
+}
+
+static void add_up(kva_comparison *c) {
+  double logs = 0;
+  c->worst = NAN;
+  for (size_t i = 0; i < c->n; i++) {
+    const kva_pair *p = &c->pair[i];
+    logs += log(p->ratio);
+    c->slower += p->verdict > 0;
+    c->faster += p->verdict < 0;
+    c->undecided += p->verdict == 0;
+    if (p->verdict > 0 && !(p->ratio <= c->worst)) c->worst = p->ratio;
+  }
+  c->mean = exp(logs / (double)c->n);
+}
+
+static kv_status pair_up(const side *a, const side *b, kva_comparison *c, kv_error *err) {
+  bool *taken = calloc((size_t)b->n + 1, sizeof *taken);
+  c->pair = calloc((size_t)a->n + 1, sizeof *c->pair);
+  if (!taken || !c->pair) {
+    free(taken);
+    return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  }
+  for (uint64_t i = 0; i < a->n; i++) {
+    uint64_t k = 0;
+    while (k < b->n && (taken[k] || !same(a, i, b, k))) k++;
+    if (k < b->n && make_pair(a, i, b, k, &c->pair[c->n])) {
+      taken[k] = true;
+      c->n++;
+    } else c->only[0]++;
+  }
+  for (uint64_t k = 0; k < b->n; k++) c->only[1] += !taken[k];
+  free(taken);
+  if (!c->n)
+    return kv_fail(
+        err, KV_ERR_INPUT,
+        "%s and %s have no point in common (kernel, layout, prefix, heads, queries, batch, kind of time)",
+        a->path, b->path);
+  add_up(c);
+  return KV_OK;
+}
+
+kv_status kva_compare(const char *before, const char *after, kva_comparison *c, kv_error *err) {
+  side a = {0}, b = {0};
+  memset(c, 0, sizeof *c);
+  kv_status st = read_side(before, &a, c->gpu[0], c->status[0], err);
+  if (!st) st = read_side(after, &b, c->gpu[1], c->status[1], err);
+  if (!st) st = pair_up(&a, &b, c, err);
+  free_side(&a);
+  free_side(&b);
+  if (st) kva_compare_free(c);
+  return st;
+}
+
+void kva_compare_free(kva_comparison *c) {
+  free(c->pair);
+  memset(c, 0, sizeof *c);
+}
+
+/* ---- the dataset ---- */
+
+#define GET(f, expression)             \
+  static double f(const kva_pair *p) { \
+    return expression;                 \
+  }
+GET(g_prefix, (double)p->prefix)
+GET(g_heads, p->heads)
+GET(g_queries, p->queries)
+GET(g_batch, p->batch)
+GET(g_measured, p->measured)
+GET(g_before, p->before)
+GET(g_after, p->after)
+GET(g_ratio, p->ratio)
+GET(g_low, p->low)
+GET(g_high, p->high)
+GET(g_verdict, p->verdict)
+
+static kv_status write_points(const kva_comparison *c, hid_t file, kv_error *err) {
+  static const struct {
+    const char *name, *units, *about;
+    double (*get)(const kva_pair *);
+  } column[] = {{"points/prefix", "token", "Prefix", g_prefix},
+                {"points/heads", "1", "Heads", g_heads},
+                {"points/queries", "1", "Tree nodes", g_queries},
+                {"points/batch", "1", "Requests", g_batch},
+                {"points/measured", "1", "1 measured, 0 modelled", g_measured},
+                {"points/before", "s", "Time before", g_before},
+                {"points/after", "s", "Time after", g_after},
+                {"points/ratio", "1", "After over before", g_ratio},
+                {"points/ratio_low", "1", "After over before, lower end", g_low},
+                {"points/ratio_high", "1", "After over before, upper end", g_high},
+                {"points/verdict", "1", "1 slower, 0 undecided, -1 faster", g_verdict}};
+  double *v = malloc((c->n + 1) * sizeof *v);
+  const char **word = malloc((c->n + 1) * sizeof *word);
+  kv_status st = v && word ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  for (int k = 0; !st && k < 2; k++) {
+    for (size_t i = 0; i < c->n; i++) word[i] = k ? c->pair[i].layout : c->pair[i].kernel;
+    st = kv_h5_write_strings(file, k ? "points/layout" : "points/kernel", c->n, word,
+                             k ? "Where the rows lie" : "Kernel", err);
+  }
+  for (size_t k = 0; !st && k < sizeof column / sizeof *column; k++) {
+    for (size_t i = 0; i < c->n; i++) v[i] = column[k].get(&c->pair[i]);
+    st = kv_h5_write(file, column[k].name, H5T_IEEE_F64LE, c->n, v, column[k].units, column[k].about,
+                     KV_H5_SMALL, err);
+  }
+  free(v);
+  free(word);
+  return st;
+}
+
+kv_status kva_compare_write(const kva_comparison *c, const char *path, const char *command, kv_error *err) {
+  kv_h5_out out = {.file = -1};
+  kv_status st = kv_h5_create(path, "kvcompare-1", "roofline", command, &out, err);
+  if (st) return st;
+  st = kv_h5_put_str(out.file, "gpu_before", c->gpu[0], err);
+  if (!st) st = kv_h5_put_str(out.file, "gpu_after", c->gpu[1], err);
+  if (!st) st = kv_h5_put_str(out.file, "status_before", c->status[0], err);
+  if (!st) st = kv_h5_put_str(out.file, "status_after", c->status[1], err);
+  if (!st) st = kv_h5_put_f64(out.file, "mean_ratio", c->mean, err);
+  if (!st) st = kv_h5_put_str(out.file, "default", "points", err);
+  if (!st) st = write_points(c, out.file, err);
+  if (!st) return kv_h5_commit(&out, err);
+  kv_h5_abort(&out);
+  return st;
+}

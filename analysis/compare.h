@@ -1,0 +1,45 @@
+/* compare.h - two roofline-1 datasets, before and after, point by point.
+ *
+ * Points belong together when kernel, layout, prefix, heads, queries and batch agree. A point's time is what
+ * was measured where both were measured, else what was modelled where both were modelled; measured is never
+ * set against modelled. The ratio's interval is [after.low / before.high, after.high / before.low]. A point
+ * is slower (faster) when its whole interval lies above (below) 1, else undecided.
+ */
+#ifndef KVA_COMPARE_H
+#define KVA_COMPARE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kv_status.h"
+
+typedef struct kva_pair {
+  char kernel[64], layout[128];
+  uint64_t prefix;
+  uint32_t heads, queries, batch;
+  bool measured;
+  double before, after;    /* s */
+  double ratio, low, high; /* after / before */
+  int verdict;             /* -1 faster, 0 undecided, 1 slower */
+} kva_pair;
+
+typedef struct kva_comparison {
+  char gpu[2][128], status[2][256];
+  kva_pair *pair; /* owned; in the order of the first file */
+  size_t n;
+  size_t only[2]; /* points that the other file lacks, or that have no common kind of time */
+  size_t faster, slower, undecided;
+  double mean;  /* geometric, of the ratios */
+  double worst; /* largest ratio among slower points; NaN for none */
+} kva_comparison;
+
+/* Errors name file and dataset. The caller frees. */
+kv_status kva_compare(const char *before, const char *after, kva_comparison *c, kv_error *err);
+void kva_compare_free(kva_comparison *c);
+
+/* Writes kvcompare-1: attributes gpu_before, gpu_after, status_before, status_after; /points, a column a
+ * field. */
+kv_status kva_compare_write(const kva_comparison *c, const char *path, const char *command, kv_error *err);
+
+#endif

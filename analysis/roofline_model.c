@@ -1,0 +1,83 @@
+#include "roofline_model.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+kv_status roofline_model_load(const char *own, roofline_model *model, kv_error *err) {
+  char folder[4096];
+  memset(model, 0, sizeof *model);
+  kv_status st = kv_cli_share("models/kernels", folder, sizeof folder, err);
+  if (!st) st = kvm_declared_load_all(folder, &model->declared, err);
+  if (!st) st = kv_cli_share("models/pipes", folder, sizeof folder, err);
+  if (!st) st = kvm_gpus_load(folder, &model->pipes, err);
+  if (!st && own) st = kvm_declared_load(own, &model->own, err);
+  if (st) roofline_model_free(model);
+  return st;
+}
+
+void roofline_model_free(roofline_model *model) {
+  kvm_declared_free_all(&model->declared);
+  kvm_gpus_free(&model->pipes);
+  kvm_declared_free(model->own);
+  memset(model, 0, sizeof *model);
+}
+
+/* ---- calibration ---- */
+
+static int ceilings_name(const struct dirent *e) {
+  size_t n = strlen(e->d_name);
+  return n > 12 && !strcmp(e->d_name + n - 12, "-ceilings.h5");
+}
+
+/* The first calibration of the folder that was measured on `gpu`; "" for none. A file that cannot be read is
+ * passed over. */
+static void find_calibration(const kvm_gpus *gpus, const kvm_gpu *gpu, char *path, size_t size) {
+  char folder[4096];
+  struct dirent **names = NULL;
+  path[0] = '\0';
+  if (kv_cli_share("models/measured", folder, sizeof folder, NULL)) return;
+  int n = scandir(folder, &names, ceilings_name, alphasort);
+  for (int i = 0; i < n; i++) {
+    kva_calibrated about;
+    const kvm_gpu *of = NULL;
+    char file[4400];
+    (void)snprintf(file, sizeof file, "%s/%.250s", folder, names[i]->d_name);
+    if (!path[0] && !kva_time_calibration_of(file, &about, NULL) &&
+        !kvm_gpus_find(gpus, about.gpu_name, &of, NULL) && !strcmp(of->key, gpu->key))
+      (void)snprintf(path, size, "%s", file);
+    free(names[i]);
+  }
+  if (n >= 0) free(names);
+}
+
+kv_status roofline_model_timing(roofline_model *model, const kvm_gpus *gpus, const kvm_gpu *gpu,
+                                const char *calibration, kvm_roofs *roofs, kvm_timing *timing,
+                                kv_error *err) {
+  char found[4400];
+  *roofs = kvm_roofs_of(gpu);
+  *timing = kvm_timing_of(gpu, kvm_pipes_find(&model->pipes, kvm_gpu_sm(gpu)), roofs);
+  kvm_roofs_complete(roofs, timing);
+  model->calibrated.values = 0;
+  if (!calibration) {
+    find_calibration(gpus, gpu, found, sizeof found);
+    calibration = found;
+  }
+  if (!calibration[0] || !strcmp(calibration, "none")) return KV_OK;
+  return kva_time_calibrate(calibration, timing, roofs, &model->calibrated, err);
+}
+
+kv_status roofline_model_use(roofline_model *model, const kvm_gpus *gpus, const char *calibration,
+                             kva_run *run, kv_error *err) {
+  run->declared = &model->declared;
+  run->own = model->own;
+  run->given = true;
+  kv_status st = roofline_model_timing(model, gpus, run->gpu, calibration, &run->roofs, &run->timing, err);
+  if (!st && model->calibrated.values)
+    (void)snprintf(run->status, sizeof run->status, "modelled, calibrated on %.200s",
+                   model->calibrated.status + (strncmp(model->calibrated.status, "measured: ", 10) ? 0 : 10));
+  return st;
+}

@@ -1,0 +1,30 @@
+/* roofline_model.h - what the sub-commands that predict times load: kernels' programs and latencies of the
+ * pipes. */
+#ifndef ROOFLINE_MODEL_H
+#define ROOFLINE_MODEL_H
+
+#include "kv_status.h"
+#include "roof_run.h"
+#include "time_calibrate.h"
+
+typedef struct roofline_model {
+  kvm_declared_set declared; /* models/kernels */
+  kvm_gpus pipes;            /* models/pipes */
+  kvm_declared *own;         /* of --kernel; NULL: none */
+  kva_calibrated calibrated; /* values 0: none */
+} roofline_model;
+
+/* `own` is a file of the user's, or NULL. On failure nothing is held. */
+kv_status roofline_model_load(const char *own, roofline_model *model, kv_error *err);
+void roofline_model_free(roofline_model *model);
+/* Roofs and timing of a GPU: its description and pipes, then a calibration: the file `calibration`, or where
+ * that is NULL the first of models/measured/NAME-ceilings.h5 whose GPU is this one ("none": no calibration).
+ * What was used stands in model->calibrated, whose text the estimates point to. `gpus` resolves the
+ * calibration's product name. */
+kv_status roofline_model_timing(roofline_model *model, const kvm_gpus *gpus, const kvm_gpu *gpu,
+                                const char *calibration, kvm_roofs *roofs, kvm_timing *timing, kv_error *err);
+/* Gives a run its programs, roofs, timing and status; run->gpu must be set. */
+kv_status roofline_model_use(roofline_model *model, const kvm_gpus *gpus, const char *calibration,
+                             kva_run *run, kv_error *err);
+
+#endif

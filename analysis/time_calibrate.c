@@ -1,0 +1,167 @@
+#include "time_calibrate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "columns.h"
+
+/* One of the two tables: names, scopes, values in columns. */
+typedef struct table {
+  uint64_t n;
+  char *name, *scope;
+  size_t name_width, scope_width;
+  double *value, *low, *high, *cycles; /* cycles: latencies alone */
+} table;
+
+static void free_table(table *t) {
+  free(t->name);
+  free(t->scope);
+  free(t->value);
+  free(t->low);
+  free(t->high);
+  free(t->cycles);
+  memset(t, 0, sizeof *t);
+}
+
+static kv_status read_table(hid_t file, const char *path, const char *group, bool cycles, table *t,
+                            kv_error *err) {
+  char name[64];
+  uint64_t scopes = 0;
+  const struct {
+    const char *column;
+    double **to;
+  } reals[] = {{"value", &t->value}, {"low", &t->low}, {"high", &t->high}, {"cycles", &t->cycles}};
+  (void)snprintf(name, sizeof name, "%s/name", group);
+  kv_status st = kva_words(file, path, name, &t->n, &t->name, &t->name_width, err);
+  (void)snprintf(name, sizeof name, "%s/scope", group);
+  if (!st && !cycles) st = kva_words(file, path, name, &scopes, &t->scope, &t->scope_width, err);
+  if (!st && !cycles && scopes != t->n)
+    st = kv_fail(err, KV_ERR_INPUT, "%s: /%s has another length", path, name);
+  for (int i = 0; !st && i < (cycles ? 4 : 3); i++) {
+    (void)snprintf(name, sizeof name, "%s/%s", group, reals[i].column);
+    st = kva_reals(file, path, name, &t->n, reals[i].to, err);
+  }
+  return st;
+}
+
+/* Row of a name (and scope), or -1. */
+static long row_of(const table *t, const char *name, const char *scope) {
+  for (uint64_t i = 0; i < t->n; i++)
+    if (!strcmp(t->name + i * t->name_width, name) &&
+        (!scope || !strcmp(t->scope + i * t->scope_width, scope)) && t->value[i] > 0 && isfinite(t->value[i]))
+      return (long)i;
+  return -1;
+}
+
+typedef struct target {
+  kvm_timing *timing;
+  kvm_roofs *roofs;
+  kva_calibrated *about;
+} target;
+
+static void set(const target *to, kvm_parameter p, double value, double low, double high) {
+  if (!(value > 0) || !isfinite(value)) return;
+  low = isfinite(low) && low > 0 ? fmin(low, 0.99 * value) : 0.99 * value;
+  high = isfinite(high) ? fmax(high, 1.01 * value) : 1.01 * value;
+  kvm_timing_set(to->timing, p, value, low, high, to->about->source);
+  to->about->values++;
+}
+
+static void take_clock(const target *to, const table *t, const char *chain, kvm_parameter p) {
+  long i = row_of(t, chain, NULL);
+  if (i >= 0) set(to, p, t->cycles[i] / t->value[i], NAN, NAN);
+}
+
+static void take_latencies(const target *to, const table *t) {
+  static const struct {
+    const char *name;
+    kvm_parameter p;
+  } of[] = {{"chain_l1", KVM_P_L1_LATENCY},        {"latency_l2", KVM_P_L2_LATENCY},
+            {"latency_dram", KVM_P_DRAM_LATENCY},  {"chain_lds", KVM_P_SMEM_LATENCY},
+            {"chain_shfl", KVM_P_SHUFFLE_LATENCY}, {"chain_barrier", KVM_P_BARRIER_LATENCY},
+            {"chain_mma", KVM_P_MMA_LATENCY},      {"chain_ex2", KVM_P_SFU_LATENCY}};
+  take_clock(to, t, "chain_l1", KVM_P_CLOCK);
+  take_clock(to, t, "chain_mma", KVM_P_MMA_CLOCK);
+  for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
+    long i = row_of(t, of[k].name, NULL);
+    if (i >= 0)
+      set(to, of[k].p, t->cycles[i], t->cycles[i] * t->low[i] / t->value[i],
+          t->cycles[i] * t->high[i] / t->value[i]);
+  }
+  long floor = row_of(t, "timer_floor", NULL), node = row_of(t, "launch_graph_node", NULL),
+       eager = row_of(t, "launch_eager", NULL);
+  if (floor >= 0) set(to, KVM_P_LAUNCH, t->value[floor], t->low[floor], t->high[floor]);
+  if (node >= 0)
+    set(to, KVM_P_NEXT_LAUNCH, t->value[node], t->low[node], eager >= 0 ? t->value[eager] / 4 : NAN);
+}
+
+static void take_ceiling(const target *to, const table *t, const char *name, const char *scope,
+                         kvm_ceiling *roof, kvm_parameter p, double divide) {
+  long i = row_of(t, name, scope);
+  if (i < 0) return;
+  if (roof) *roof = (kvm_ceiling){t->value[i], KVM_MEASURED, "calibration", to->about->source};
+  if (p < KVM_PARAMETERS && divide > 0)
+    set(to, p, t->value[i] / divide, t->low[i] / divide, t->high[i] / divide);
+}
+
+static void take_ceilings(const target *to, const table *t) {
+  kvm_roofs *r = to->roofs;
+  double clock = to->timing->p[KVM_P_CLOCK].value;
+  take_ceiling(to, t, "dram", "chip", &r->chip[KVM_DRAM], KVM_P_DRAM_RATE, 1);
+  take_ceiling(to, t, "l2", "chip", &r->chip[KVM_L2], KVM_P_L2_RATE, 1);
+  take_ceiling(to, t, "link", "chip", &r->chip[KVM_LINK], KVM_P_LINK_RATE, 1);
+  take_ceiling(to, t, "l1", "chip", &r->chip[KVM_L1], KVM_PARAMETERS, 1);
+  take_ceiling(to, t, "mma", "chip", &r->chip[KVM_MMA], KVM_PARAMETERS, 1);
+  take_ceiling(to, t, "link", "sm", &r->sm[KVM_LINK], KVM_P_SM_LINK, clock);
+  take_ceiling(to, t, "dram", "sm", &r->sm[KVM_DRAM], KVM_PARAMETERS, 1);
+  take_ceiling(to, t, "l2", "sm", &r->sm[KVM_L2], KVM_PARAMETERS, 1);
+  take_ceiling(to, t, "l1", "sm", &r->sm[KVM_L1], KVM_P_WAVE_RATE, 1);
+  take_ceiling(to, t, "mma", "sm", &r->sm[KVM_MMA], KVM_P_MMA_RATE, 1);
+  take_ceiling(to, t, "sfu", "sm", NULL, KVM_P_SFU_RATE, clock);
+  kvm_ceiling wgmma = {NAN, KVM_UNKNOWN, "", ""};
+  take_ceiling(to, t, "wgmma", "chip", &wgmma, KVM_PARAMETERS, 1);
+  r->mma_best = wgmma.rate > r->chip[KVM_MMA].rate ? wgmma : r->chip[KVM_MMA];
+  to->timing->mma_best = r->mma_best.rate;
+}
+
+static kv_status read_about(hid_t file, const char *path, kva_calibrated *about, kv_error *err) {
+  memset(about, 0, sizeof *about);
+  kv_status st = kv_h5_get_str(file, "gpu_name", about->gpu_name, sizeof about->gpu_name, err);
+  if (st == KV_END) st = kv_fail(err, KV_ERR_INPUT, "%s: attribute gpu_name is missing", path);
+  if (!st) (void)kv_h5_get_str(file, "status", about->status, sizeof about->status, err);
+  const char *base = strrchr(path, '/');
+  (void)snprintf(about->source, sizeof about->source, "own microbenchmarks (%.100s): %.200s",
+                 base ? base + 1 : path, about->status);
+  return st;
+}
+
+kv_status kva_time_calibration_of(const char *path, kva_calibrated *about, kv_error *err) {
+  hid_t file;
+  kv_status st = kva_open(path, "kvceilings-1", &file, err);
+  if (st) return st;
+  st = read_about(file, path, about, err);
+  (void)H5Fclose(file);
+  return st;
+}
+
+kv_status kva_time_calibrate(const char *path, kvm_timing *timing, kvm_roofs *roofs, kva_calibrated *about,
+                             kv_error *err) {
+  table latencies = {0}, ceilings = {0};
+  hid_t file;
+  kv_status st = kva_open(path, "kvceilings-1", &file, err);
+  if (st) return st;
+  st = read_about(file, path, about, err);
+  if (!st) st = read_table(file, path, "latencies", true, &latencies, err);
+  if (!st) st = read_table(file, path, "ceilings", false, &ceilings, err);
+  if (!st) {
+    const target to = {timing, roofs, about};
+    take_latencies(&to, &latencies);
+    take_ceilings(&to, &ceilings);
+  }
+  free_table(&latencies);
+  free_table(&ceilings);
+  (void)H5Fclose(file);
+  return st;
+}

@@ -1,0 +1,442 @@
+#include "validate.h"
+
+#include <errno.h>
+#include <gsl/gsl_sort.h>
+#include <gsl/gsl_statistics_double.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "columns.h"
+#include "kv_h5.h"
+
+/* ---- reading text ---- */
+
+enum { COLUMNS = 10, MAX_SAMPLES = 100000 };
+static const char *const columns[COLUMNS] = {"kernel",    "heads",  "queries",   "batch",  "prefix",
+                                             "row_bytes", "layout", "median_us", "low_us", "high_us"};
+
+static kv_status take_header(kva_readings *m, const char *line, int number, kv_error *err) {
+  char key[32] = "";
+  int used = 0;
+  const struct {
+    const char *key;
+    char *to;
+    size_t size;
+  } field[] = {{"gpu", m->gpu, sizeof m->gpu},
+               {"device", m->device, sizeof m->device},
+               {"status", m->status, sizeof m->status},
+               {"what", m->what, sizeof m->what},
+               {"how", m->how, sizeof m->how}};
+  if (sscanf(line, "# %31[a-z]: %n", key, &used) != 1 || !used)
+    return kv_fail(err, KV_ERR_INPUT, "%s: line %d: not `# key: value`", m->path, number);
+  for (size_t i = 0; i < sizeof field / sizeof *field; i++)
+    if (!strcmp(key, field[i].key)) (void)snprintf(field[i].to, field[i].size, "%s", line + used);
+  if (!strcmp(key, "format") && strcmp(line + used, "kvmeasured-1") != 0)
+    return kv_fail(err, KV_ERR_INPUT, "%s: line %d: format '%.40s' is not kvmeasured-1", m->path, number,
+                   line + used);
+  return KV_OK;
+}
+
+static size_t split(char *line, char *cell[COLUMNS + 1]) {
+  size_t n = 0;
+  while (n <= COLUMNS) {
+    cell[n++] = line;
+    line += strcspn(line, "\t");
+    if (!*line) break;
+    *line++ = '\0';
+  }
+  return n;
+}
+
+static bool time_cell(const char *text, double *seconds) {
+  char *end;
+  *seconds = NAN;
+  if (!strcmp(text, "-")) return true;
+  *seconds = strtod(text, &end) * 1e-6;
+  return end > text && !*end && *seconds > 0 && isfinite(*seconds);
+}
+
+static bool count_cell(const char *text, unsigned long long most, unsigned long long *v) {
+  char *end;
+  errno = 0;
+  *v = strtoull(text, &end, 10);
+  return !errno && end > text && !*end && text[0] != '-' && *v <= most;
+}
+
+static kv_status take_row(kva_readings *m, char *line, int number, kv_error *err) {
+  char *cell[COLUMNS + 1];
+  kva_reading *s = &m->sample[m->n];
+  unsigned long long heads, queries, batch, prefix, row;
+  if (split(line, cell) != COLUMNS)
+    return kv_fail(err, KV_ERR_INPUT, "%s: line %d: not %d cells, tab between", m->path, number,
+                   (int)COLUMNS);
+  if (!count_cell(cell[1], 4096, &heads) || !count_cell(cell[2], 4096, &queries) ||
+      !count_cell(cell[3], 65536, &batch) || !count_cell(cell[4], KVM_MAX_PREFIX, &prefix) ||
+      !count_cell(cell[5], 65536, &row))
+    return kv_fail(err, KV_ERR_INPUT, "%s: line %d: heads, queries, batch, prefix or row_bytes is no number",
+                   m->path, number);
+  s->problem = kvm_verify_default(prefix);
+  s->problem.heads = (uint32_t)heads;
+  s->problem.queries = (uint32_t)queries;
+  s->problem.batch = (uint32_t)batch;
+  s->problem.row_bytes = (uint32_t)row;
+  kvm_verify_uniform(&s->problem, prefix);
+  kv_error inner;
+  if (kvm_verify_check(&s->problem, &inner))
+    return kv_fail(err, KV_ERR_INPUT, "%s: line %d: %.300s", m->path, number, inner.text);
+  (void)snprintf(s->kernel, sizeof s->kernel, "%.47s", cell[0]);
+  (void)snprintf(s->layout, sizeof s->layout, "%.47s", cell[6]);
+  if (!time_cell(cell[7], &s->measured) || isnan(s->measured) || !time_cell(cell[8], &s->low) ||
+      !time_cell(cell[9], &s->high))
+    return kv_fail(err, KV_ERR_INPUT, "%s: line %d: a time is no positive number", m->path, number);
+  s->predicted = s->predicted_low = s->predicted_high = NAN;
+  m->n++;
+  return KV_OK;
+}
+
+static kv_status take_names(const kva_readings *m, char *line, int number, kv_error *err) {
+  char *cell[COLUMNS + 1];
+  size_t n = split(line, cell);
+  for (size_t i = 0; i < COLUMNS; i++)
+    if (n != COLUMNS || strcmp(cell[i], columns[i]) != 0)
+      return kv_fail(err, KV_ERR_INPUT, "%s: line %d: column %zu is not '%s'", m->path, number, i + 1,
+                     columns[i]);
+  return KV_OK;
+}
+
+static kv_status read_lines(kva_readings *m, FILE *f, kv_error *err) {
+  char *line = NULL;
+  size_t room = 0, samples = 0;
+  bool named = false;
+  kv_status st = KV_OK;
+  for (int number = 1; !st && getline(&line, &room, f) >= 0; number++) {
+    line[strcspn(line, "\r\n")] = '\0';
+    if (!line[0]) continue;
+    if (line[0] == '#') st = take_header(m, line, number, err);
+    else if (!named) {
+      st = take_names(m, line, number, err);
+      named = true;
+    } else {
+      if (m->n == samples) {
+        samples = samples ? 2 * samples : 64;
+        kva_reading *more = samples > MAX_SAMPLES ? NULL : realloc(m->sample, samples * sizeof *more);
+        if (!more) st = kv_fail(err, KV_ERR_MEMORY, "%s: too many rows", m->path);
+        else m->sample = more;
+      }
+      if (!st) st = take_row(m, line, number, err);
+    }
+  }
+  free(line);
+  if (!st && (!named || !m->gpu[0]))
+    st =
+        kv_fail(err, KV_ERR_INPUT, "%s: no column names or no `# gpu:`; is it a kvmeasured-1 file?", m->path);
+  return st;
+}
+
+/* ---- reading a dataset ---- */
+
+static kv_status read_point_column(hid_t file, const char *path, const char *name, uint64_t *n, double **v,
+                                   kv_error *err) {
+  char full[64];
+  (void)snprintf(full, sizeof full, "points/%s", name);
+  return kva_reals(file, path, full, n, v, err);
+}
+
+enum { D_KERNEL, D_LAYOUT, D_PREFIX, D_HEADS, D_QUERIES, D_BATCH, D_MEASURED, D_LOW, D_HIGH, D_COLUMNS };
+
+static kv_status take_points(kva_readings *m, uint64_t n, double *const v[D_COLUMNS], const char *kernel,
+                             size_t kernel_width, uint64_t kernels, const char *layout, size_t layout_width,
+                             uint64_t layouts, int64_t row, kv_error *err) {
+  m->sample = calloc((size_t)n + 1, sizeof *m->sample);
+  if (!m->sample) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", m->path);
+  for (uint64_t i = 0; i < n; i++) {
+    kva_reading *s = &m->sample[m->n];
+    if (!(v[D_MEASURED][i] > 0)) continue;
+    if (!(v[D_KERNEL][i] < (double)kernels) || !(v[D_LAYOUT][i] < (double)layouts) ||
+        !(v[D_PREFIX][i] <= (double)KVM_MAX_PREFIX))
+      return kv_fail(err, KV_ERR_INPUT, "%s: point %llu names a kernel or layout that is not there", m->path,
+                     (unsigned long long)i);
+    s->problem = kvm_verify_default((uint64_t)v[D_PREFIX][i]);
+    s->problem.heads = (uint32_t)v[D_HEADS][i];
+    s->problem.queries = (uint32_t)v[D_QUERIES][i];
+    s->problem.batch = (uint32_t)v[D_BATCH][i];
+    s->problem.row_bytes = (uint32_t)row;
+    kvm_verify_uniform(&s->problem, (uint64_t)v[D_PREFIX][i]);
+    (void)snprintf(s->kernel, sizeof s->kernel, "%.47s", kernel + (size_t)v[D_KERNEL][i] * kernel_width);
+    (void)snprintf(s->layout, sizeof s->layout, "%.47s", layout + (size_t)v[D_LAYOUT][i] * layout_width);
+    s->measured = v[D_MEASURED][i];
+    s->low = v[D_LOW][i];
+    s->high = v[D_HIGH][i];
+    s->predicted = s->predicted_low = s->predicted_high = NAN;
+    kv_error inner;
+    if (kvm_verify_check(&s->problem, &inner))
+      return kv_fail(err, KV_ERR_INPUT, "%s: point %llu: %.300s", m->path, (unsigned long long)i, inner.text);
+    m->n++;
+  }
+  return KV_OK;
+}
+
+static kv_status read_dataset(kva_readings *m, kv_error *err) {
+  static const char *const name[D_COLUMNS] = {"kernel", "layout",   "prefix",       "heads",        "queries",
+                                              "batch",  "measured", "measured_low", "measured_high"};
+  double *v[D_COLUMNS] = {NULL};
+  char *kernel = NULL, *layout = NULL;
+  size_t kernel_width = 0, layout_width = 0;
+  uint64_t n = UINT64_MAX, kernels = 0, layouts = 0;
+  int64_t row = 1152;
+  hid_t file;
+  kv_status st = kva_open(m->path, "roofline-1", &file, err);
+  if (st) return st;
+  (void)kv_h5_get_str(file, "gpu", m->gpu, sizeof m->gpu, err);
+  (void)kv_h5_get_str(file, "status", m->status, sizeof m->status, err);
+  (void)kv_h5_get_i64(file, "row_bytes", &row, err);
+  if (!st && (row < 1 || row > 65536))
+    st = kv_fail(err, KV_ERR_INPUT, "%s: row_bytes is not in 1 to 65536", m->path);
+  for (int c = 0; !st && c < D_COLUMNS; c++) st = read_point_column(file, m->path, name[c], &n, &v[c], err);
+  if (!st) st = kva_words(file, m->path, "kernels/name", &kernels, &kernel, &kernel_width, err);
+  if (!st) st = kva_words(file, m->path, "layouts/name", &layouts, &layout, &layout_width, err);
+  if (!st) st = take_points(m, n, v, kernel, kernel_width, kernels, layout, layout_width, layouts, row, err);
+  for (int c = 0; c < D_COLUMNS; c++) free(v[c]);
+  free(kernel);
+  free(layout);
+  (void)H5Fclose(file);
+  return st;
+}
+
+kv_status kva_readings_load(const char *path, kva_readings *m, kv_error *err) {
+  size_t length = strlen(path);
+  memset(m, 0, sizeof *m);
+  (void)snprintf(m->path, sizeof m->path, "%s", path);
+  FILE *f = fopen(path, "r");
+  if (!f) return kv_fail(err, KV_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+  bool dataset = length > 3 && !strcmp(path + length - 3, ".h5");
+  kv_status st = dataset ? KV_OK : read_lines(m, f, err);
+  if (!st && ferror(f)) st = kv_fail(err, KV_ERR_IO, "%s: cannot be read", path);
+  (void)fclose(f);
+  if (!st && dataset) st = read_dataset(m, err);
+  if (st) kva_readings_free(m);
+  return st;
+}
+
+void kva_readings_free(kva_readings *m) {
+  free(m->sample);
+  memset(m, 0, sizeof *m);
+}
+
+/* ---- predicting ---- */
+
+/* A launch on few rows has all that the cold one has but the misses. */
+static void take_prediction(kva_reading *s, const kvm_prediction *p) {
+  double factor = 1;
+  s->dominating = p->dominating;
+  if (!p->known) return;
+  if (!strcmp(s->layout, "resident")) factor = (p->whole - p->cold + p->resident) / p->whole;
+  if (!strcmp(s->layout, "aliased")) factor = (p->whole - p->cold + p->aliased) / p->whole;
+  s->predicted = p->whole * factor;
+  s->predicted_low = p->low * factor;
+  s->predicted_high = p->high * factor;
+}
+
+kv_status kva_validate(kva_readings *m, const kvm_gpu *gpu, const kvm_declared_set *declared,
+                       const kvm_timing *timing, const kvm_roofs *roofs, kv_error *err) {
+  kvm_time_memo memo = {0};
+  kv_status st = KV_OK;
+  for (size_t i = 0; !st && i < m->n; i++) {
+    kva_reading *s = &m->sample[i];
+    kvm_prediction p;
+    const kvm_declared *k = kvm_declared_find(declared, s->kernel, kvm_gpu_sm(gpu), 0);
+    if (!k) continue;
+    kvm_work w = kvm_declared_work(k, &s->problem, gpu);
+    kvm_useful u = kvm_structure_useful(&k->structure, &s->problem);
+    const kvm_question q = {k, &s->problem, &w, &u, timing, 1, false, true};
+    st = kvm_predict(&q, &memo, &p, err);
+    if (st) break;
+    s->ladder = kvm_ladder_of(&u, &w, roofs, true);
+    kvm_ladder_time(&s->ladder, &p);
+    take_prediction(s, &p);
+  }
+  kvm_time_memo_free(&memo);
+  return st;
+}
+
+/* ---- scores ---- */
+
+typedef struct pick {
+  const char *kernel, *layout; /* NULL: any */
+  int shorts;                  /* 1: only short prefixes, 0: only others, -1: any */
+} pick;
+enum { SHORT = 8192 };
+
+static bool wanted(const kva_reading *s, const pick *p) {
+  if (p->kernel && strcmp(p->kernel, s->kernel) != 0) return false;
+  if (p->layout && strcmp(p->layout, s->layout) != 0) return false;
+  return p->shorts < 0 || (s->problem.longest < SHORT) == (p->shorts == 1);
+}
+
+static void score_of(const kva_readings *m, size_t sets, const pick *p, kva_score *out) {
+  double sum = 0, logs = 0, squares = 0, spreads[1024];
+  size_t inside = 0, with_spread = 0;
+  for (size_t k = 0; k < sets; k++)
+    for (size_t i = 0; i < m[k].n; i++) {
+      const kva_reading *s = &m[k].sample[i];
+      if (!wanted(s, p)) continue;
+      if (s->high >= s->low && with_spread < 1024) spreads[with_spread++] = (s->high - s->low) / s->measured;
+      if (isnan(s->predicted)) {
+        out->skipped++;
+        continue;
+      }
+      double error = s->predicted / s->measured - 1, l = log1p(error);
+      out->n++;
+      sum += fabs(error);
+      logs += l;
+      squares += l * l;
+      out->worst = fmax(out->worst, fabs(error));
+      inside += s->predicted_low <= s->measured && s->measured <= s->predicted_high;
+    }
+  double n = (double)out->n;
+  out->mape = sum / n;
+  out->bias = expm1(logs / n);
+  out->log_rms = sqrt(squares / n);
+  out->covered = (double)inside / n;
+  gsl_sort(spreads, 1, with_spread);
+  out->spread = with_spread ? gsl_stats_median_from_sorted_data(spreads, 1, with_spread) : NAN;
+}
+
+static size_t add_score(const kva_readings *m, size_t sets, const char *name, const pick *p,
+                        kva_score *scores, size_t n) {
+  if (n == KVA_MAX_SCORES) return n;
+  for (size_t i = 0; i < n; i++)
+    if (!strcmp(scores[i].name, name)) return n;
+  scores[n] = (kva_score){.name = ""};
+  (void)snprintf(scores[n].name, sizeof scores[n].name, "%s", name);
+  score_of(m, sets, p, &scores[n]);
+  return scores[n].n || scores[n].skipped ? n + 1 : n;
+}
+
+size_t kva_scores(const kva_readings *m, size_t sets, kva_score scores[KVA_MAX_SCORES]) {
+  char name[2 * KVM_NAME];
+  size_t n = add_score(m, sets, "all", &(pick){NULL, NULL, -1}, scores, 0);
+  for (size_t k = 0; k < sets; k++)
+    for (size_t i = 0; i < m[k].n; i++)
+      n = add_score(m, sets, m[k].sample[i].kernel, &(pick){m[k].sample[i].kernel, NULL, -1}, scores, n);
+  for (size_t k = 0; k < sets; k++)
+    for (size_t i = 0; i < m[k].n; i++)
+      for (int s = 1; s >= 0; s--) {
+        (void)snprintf(name, sizeof name, "%s, %s", m[k].sample[i].layout, s ? "short" : "8192 and more");
+        n = add_score(m, sets, name, &(pick){NULL, m[k].sample[i].layout, s}, scores, n);
+      }
+  return n;
+}
+
+/* ---- the dataset ---- */
+
+static kv_status write_real(hid_t file, const char *name, const kva_readings *m, size_t sets, size_t n,
+                            double (*get)(const kva_reading *), const char *units, const char *about,
+                            kv_error *err) {
+  double *v = malloc((n + 1) * sizeof *v);
+  size_t at = 0;
+  if (!v) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  for (size_t k = 0; k < sets; k++)
+    for (size_t i = 0; i < m[k].n; i++) v[at++] = get(&m[k].sample[i]);
+  kv_status st = kv_h5_write(file, name, H5T_IEEE_F64LE, n, v, units, about, KV_H5_SMALL, err);
+  free(v);
+  return st;
+}
+
+static kv_status write_words(hid_t file, const char *name, const kva_readings *m, size_t sets, size_t n,
+                             bool layout, const char *about, kv_error *err) {
+  const char **v = malloc((n + 1) * sizeof *v);
+  size_t at = 0;
+  if (!v) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  for (size_t k = 0; k < sets; k++)
+    for (size_t i = 0; i < m[k].n; i++) v[at++] = layout ? m[k].sample[i].layout : m[k].sample[i].kernel;
+  kv_status st = kv_h5_write_strings(file, name, n, v, about, err);
+  free(v);
+  return st;
+}
+
+#define GET(f, expression)                \
+  static double f(const kva_reading *s) { \
+    return expression;                    \
+  }
+GET(g_prefix, (double)s->problem.longest)
+GET(g_heads, (double)s->problem.heads)
+GET(g_queries, (double)s->problem.queries)
+GET(g_batch, (double)s->problem.batch)
+GET(g_measured, s->measured)
+GET(g_low, s->low)
+GET(g_high, s->high)
+GET(g_predicted, s->predicted)
+GET(g_predicted_low, s->predicted_low)
+GET(g_predicted_high, s->predicted_high)
+GET(g_error, s->predicted / s->measured - 1)
+
+static kv_status write_points(const kva_readings *m, size_t sets, size_t n, hid_t file, kv_error *err) {
+  static const struct {
+    const char *name, *units, *about;
+    double (*get)(const kva_reading *);
+  } column[] = {{"points/prefix", "token", "Prefix", g_prefix},
+                {"points/heads", "1", "Heads", g_heads},
+                {"points/queries", "1", "Tree nodes a request", g_queries},
+                {"points/batch", "1", "Requests", g_batch},
+                {"points/measured", "s", "Measured time, median", g_measured},
+                {"points/measured_low", "s", "Measured time, lower end", g_low},
+                {"points/measured_high", "s", "Measured time, upper end", g_high},
+                {"points/predicted", "s", "Predicted time", g_predicted},
+                {"points/predicted_low", "s", "Predicted time, lower end of the interval", g_predicted_low},
+                {"points/predicted_high", "s", "Predicted time, upper end of the interval", g_predicted_high},
+                {"points/error", "1", "Predicted over measured, minus 1", g_error}};
+  kv_status st = write_words(file, "points/kernel", m, sets, n, false, "Kernel", err);
+  if (!st) st = write_words(file, "points/layout", m, sets, n, true, "Where the rows lie", err);
+  for (size_t c = 0; !st && c < sizeof column / sizeof *column; c++)
+    st = write_real(file, column[c].name, m, sets, n, column[c].get, column[c].units, column[c].about, err);
+  return st;
+}
+
+static kv_status write_scores(const kva_readings *m, size_t sets, hid_t file, kv_error *err) {
+  kva_score score[KVA_MAX_SCORES];
+  const char *name[KVA_MAX_SCORES];
+  double v[7][KVA_MAX_SCORES];
+  static const char *const column[] = {"points", "mape", "worst", "bias", "spread", "covered", "log_rms"};
+  static const char *const about[] = {"Points compared",
+                                      "Mean absolute error",
+                                      "Largest absolute error",
+                                      "Mean error, geometric",
+                                      "Median spread of the repeats",
+                                      "Share inside the prediction's interval",
+                                      "Root mean square of ln(predicted / measured)"};
+  size_t n = kva_scores(m, sets, score);
+  for (size_t i = 0; i < n; i++) {
+    const double one[7] = {(double)score[i].n, score[i].mape,    score[i].worst,  score[i].bias,
+                           score[i].spread,    score[i].covered, score[i].log_rms};
+    name[i] = score[i].name;
+    for (int c = 0; c < 7; c++) v[c][i] = one[c];
+  }
+  kv_status st = kv_h5_write_strings(file, "scores/name", n, name, "Kernel or regime", err);
+  for (int c = 0; !st && c < 7; c++) {
+    char full[64];
+    (void)snprintf(full, sizeof full, "scores/%s", column[c]);
+    st = kv_h5_write(file, full, H5T_IEEE_F64LE, n, v[c], "1", about[c], KV_H5_SMALL, err);
+  }
+  return st;
+}
+
+kv_status kva_validate_write(const kva_readings *m, size_t sets, const char *calibration, const char *path,
+                             const char *command, kv_error *err) {
+  kv_h5_out out = {.file = -1};
+  size_t n = 0;
+  for (size_t k = 0; k < sets; k++) n += m[k].n;
+  kv_status st = kv_h5_create(path, "kvvalidate-1", "roofline", command, &out, err);
+  if (st) return st;
+  st = kv_h5_put_str(out.file, "gpu", sets ? m[0].gpu : "", err);
+  if (!st) st = kv_h5_put_str(out.file, "status", sets ? m[0].status : "", err);
+  if (!st) st = kv_h5_put_str(out.file, "calibration", calibration, err);
+  if (!st) st = kv_h5_put_str(out.file, "default", "points", err);
+  if (!st) st = write_points(m, sets, n, out.file, err);
+  if (!st) st = write_scores(m, sets, out.file, err);
+  if (!st) return kv_h5_commit(&out, err);
+  kv_h5_abort(&out);
+  return st;
+}

@@ -1,0 +1,297 @@
+#include "time_kernel.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <ini.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one file ---- */
+
+/* Texts are collected while the file is read and parsed at its end, so that keys may stand in any order. */
+typedef struct reader {
+  const char *path;
+  kvm_declared *to;
+  kv_error *err;
+  kv_status status;
+  char section[KVM_NAME], key[KVM_NAME];
+  char *text[KVM_MAX_ROLES][3]; /* begin, tile, end */
+  unsigned count[KVM_MAX_ROLES];
+  char (*fields)[2][KVM_NAME]; /* of [structure]: applied after `like` */
+  size_t n_fields;
+} reader;
+enum { MAX_FIELDS = 32, MAX_PROGRAM = 1 << 20 };
+
+static int fail(reader *r, const char *what, const char *which) {
+  if (!r->status)
+    r->status =
+        kv_fail(r->err, KV_ERR_INPUT, "%s: [%.40s] %.40s: %s%.60s", r->path, r->section, r->key, what, which);
+  return 0;
+}
+
+static int append_text(reader *r, char **to, const char *text) {
+  size_t have = *to ? strlen(*to) : 0, more = strlen(text);
+  if (have + more + 2 > MAX_PROGRAM) return fail(r, "too long", "");
+  char *grown = realloc(*to, have + more + 2);
+  if (!grown) {
+    r->status = kv_fail(r->err, KV_ERR_MEMORY, "%s: out of memory", r->path);
+    return 0;
+  }
+  if (have) grown[have++] = ' ';
+  memcpy(grown + have, text, more + 1);
+  *to = grown;
+  return 1;
+}
+
+static int kernel_entry(reader *r, const char *key, const char *text) {
+  kvm_declared *k = r->to;
+  const struct {
+    const char *key;
+    char *to;
+    size_t size;
+  } field[] = {{"name", k->name, sizeof k->name},
+               {"like", k->like, sizeof k->like},
+               {"arch", k->arch, sizeof k->arch},
+               {"description", k->description, sizeof k->description},
+               {"source", k->source, sizeof k->source}};
+  for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
+    if (strcmp(key, field[i].key) != 0) continue;
+    size_t have = strlen(field[i].to);
+    if (have + strlen(text) + 2 > field[i].size) return fail(r, "too long", "");
+    (void)snprintf(field[i].to + have, field[i].size - have, "%s%s", have ? " " : "", text);
+    return 1;
+  }
+  if (strcmp(key, "launches") != 0)
+    return fail(r, "unknown key (name, like, arch, description, source, launches)", "");
+  k->launches = (unsigned)strtoul(text, NULL, 10);
+  return k->launches >= 1 && k->launches <= 16 ? 1 : fail(r, "1 to 16, not ", text);
+}
+
+static int warps_entry(reader *r, const char *key, const char *text) {
+  static const char *const part[] = {"begin", "tile", "end"};
+  if (!r->to->block.roles) return fail(r, "stands outside [warps NAME]", "");
+  unsigned role = r->to->block.roles - 1;
+  for (int i = 0; i < 3; i++)
+    if (!strcmp(key, part[i])) return append_text(r, &r->text[role][i], text);
+  if (strcmp(key, "count") != 0) return fail(r, "unknown key (count, begin, tile, end)", "");
+  r->count[role] = (unsigned)strtoul(text, NULL, 10);
+  return r->count[role] >= 1 && r->count[role] <= 32 ? 1 : fail(r, "1 to 32 warps, not ", text);
+}
+
+static int new_section(reader *r, const char *section) {
+  (void)snprintf(r->section, sizeof r->section, "%.47s", section);
+  r->key[0] = '\0';
+  if (strncmp(section, "warps", 5) != 0) return 1;
+  if (r->to->block.roles == KVM_MAX_ROLES) return fail(r, "more than 4 kinds of warps", "");
+  r->to->block.roles++;
+  return 1;
+}
+
+static int entry(void *arg, const char *section, const char *key, const char *text) {
+  reader *r = arg;
+  if (r->status) return 0;
+  if (strcmp(section, r->section) != 0 && !new_section(r, section)) return 0;
+  (void)snprintf(r->key, sizeof r->key, "%.47s", key);
+  /* a program may begin on the next line */
+  if (!text[0] && strncmp(section, "warps", 5) != 0) return fail(r, "empty", "");
+  if (!strcmp(section, "kernel")) return kernel_entry(r, key, text);
+  if (!strncmp(section, "warps", 5)) return warps_entry(r, key, text);
+  if (strcmp(section, "structure") != 0)
+    return fail(r, "unknown section (kernel, structure, warps NAME)", "");
+  if (r->n_fields == MAX_FIELDS) return fail(r, "too many fields", "");
+  (void)snprintf(r->fields[r->n_fields][0], KVM_NAME, "%s", r->key);
+  (void)snprintf(r->fields[r->n_fields++][1], KVM_NAME, "%.47s", text);
+  return 1;
+}
+
+/* ---- the structure ---- */
+
+#define WHOLE(f) \
+  { #f, offsetof(kvm_structure, f) }
+static const struct {
+  const char *name;
+  size_t offset;
+} whole_fields[] = {WHOLE(block_rows),    WHOLE(pad_rows),  WHOLE(tile_tokens),  WHOLE(stages),
+                    WHOLE(threads),       WHOLE(registers), WHOLE(shared_bytes), WHOLE(k_reads),
+                    WHOLE(v_reads),       WHOLE(q_reads),   WHOLE(score_bytes),  WHOLE(index_bytes),
+                    WHOLE(block_elements)};
+#define TRUTH(f) \
+  { #f, offsetof(kvm_structure, f) }
+static const struct {
+  const char *name;
+  size_t offset;
+} truth_fields[] = {TRUTH(split), TRUTH(even), TRUTH(kv_apart), TRUTH(through_registers)};
+static const char *const grids[] = {"per_head", "packed", "elements"};
+
+static int set_field(reader *r, const char *name, const char *text) {
+  char *s = (char *)&r->to->structure, *end;
+  (void)snprintf(r->section, sizeof r->section, "structure");
+  (void)snprintf(r->key, sizeof r->key, "%s", name);
+  unsigned long v = strtoul(text, &end, 10);
+  for (size_t i = 0; i < sizeof whole_fields / sizeof *whole_fields; i++) {
+    if (strcmp(name, whole_fields[i].name) != 0) continue;
+    if (*end || end == text || v > 1u << 24) return fail(r, "no number up to 2^24: ", text);
+    *(uint32_t *)(void *)(s + whole_fields[i].offset) = (uint32_t)v;
+    return 1;
+  }
+  for (size_t i = 0; i < sizeof truth_fields / sizeof *truth_fields; i++) {
+    if (strcmp(name, truth_fields[i].name) != 0) continue;
+    if (strcmp(text, "yes") != 0 && strcmp(text, "no") != 0) return fail(r, "yes or no, not ", text);
+    *(bool *)(s + truth_fields[i].offset) = text[0] == 'y';
+    return 1;
+  }
+  for (int g = 0; !strcmp(name, "grid") && g < 3; g++)
+    if (!strcmp(text, grids[g])) {
+      r->to->structure.grid = (kvm_grid)g;
+      return 1;
+    }
+  return fail(r, "no such field of a structure, or no such value: ", text);
+}
+
+static int like_sm(const char *arch) {
+  return kvm_arch_number(arch);
+}
+
+static int start_structure(reader *r) {
+  kvm_declared *k = r->to;
+  (void)snprintf(r->section, sizeof r->section, "kernel");
+  (void)snprintf(r->key, sizeof r->key, "like");
+  k->structure = (kvm_structure){.pad_rows = 16, .stages = 1, .index_bytes = 4};
+  for (unsigned i = 0; k->like[0] && i < KVM_KERNELS; i++) {
+    kvm_structure s = kvm_kernel(i, like_sm(k->arch));
+    if (!strcmp(s.name, k->like)) k->structure = s;
+  }
+  if (k->like[0] && !k->structure.name) return fail(r, "no such kernel: ", k->like);
+  for (size_t i = 0; i < r->n_fields; i++)
+    if (!set_field(r, r->fields[i][0], r->fields[i][1])) return 0;
+  k->structure.name = k->name;
+  k->structure.description = k->description;
+  return 1;
+}
+
+static int check_structure(reader *r) {
+  const kvm_structure *s = &r->to->structure;
+  (void)snprintf(r->section, sizeof r->section, "structure");
+  r->key[0] = '\0';
+  if (!s->threads || s->threads > 1024) return fail(r, "threads: 1 to 1024", "");
+  if (s->grid == KVM_GRID_ELEMENTS) return s->block_elements ? 1 : fail(r, "block_elements is missing", "");
+  if (!s->tile_tokens || !s->pad_rows) return fail(r, "tile_tokens and pad_rows must be above 0", "");
+  if (s->grid == KVM_GRID_PACKED && !s->block_rows) return fail(r, "block_rows is missing", "");
+  unsigned warps = kvm_block_warps(&r->to->block);
+  if (warps && warps * 32 != s->threads)
+    return fail(r, "threads is not 32 times the warps of [warps ...]", "");
+  return 1;
+}
+
+static kv_status parse_programs(reader *r) {
+  kvm_block *b = &r->to->block;
+  for (unsigned i = 0; i < b->roles; i++) {
+    kvm_program *program[3] = {&b->role[i].begin, &b->role[i].tile, &b->role[i].end};
+    b->role[i].warps = r->count[i];
+    if (!r->count[i] || !r->text[i][1])
+      return kv_fail(r->err, KV_ERR_INPUT, "%s: [warps ...] number %u needs count and tile", r->path, i + 1);
+    for (int k = 0; k < 3; k++) {
+      kv_error inner = {KV_OK, ""};
+      kv_status st = kvm_program_parse(r->text[i][k] ? r->text[i][k] : "", program[k], &inner);
+      if (st) return kv_fail(r->err, st, "%s: [warps ...] number %u: %.400s", r->path, i + 1, inner.text);
+    }
+  }
+  return KV_OK;
+}
+
+static kv_status read_file(reader *r) {
+  FILE *f = fopen(r->path, "r");
+  if (!f) return kv_fail(r->err, KV_ERR_IO, "%s: cannot be opened: %s", r->path, strerror(errno));
+  int parsed = ini_parse_file(f, entry, r);
+  bool unreadable = ferror(f);
+  (void)fclose(f);
+  if (unreadable) return kv_fail(r->err, KV_ERR_IO, "%s: cannot be read", r->path);
+  if (r->status) return r->status;
+  if (parsed)
+    return kv_fail(r->err, KV_ERR_INPUT, "%s: line %d is neither [section] nor key = value", r->path, parsed);
+  if (!r->to->name[0] || !kvm_arch_number(r->to->arch))
+    return kv_fail(r->err, KV_ERR_INPUT,
+                   "%s: [kernel] needs name and arch (sm_90); is it a kernel's declaration?", r->path);
+  if (!start_structure(r)) return r->status;
+  kv_status st = parse_programs(r);
+  return st ? st : check_structure(r) ? KV_OK : r->status;
+}
+
+kv_status kvm_declared_load(const char *path, kvm_declared **kernel, kv_error *err) {
+  *kernel = calloc(1, sizeof **kernel);
+  reader r = {.path = path, .to = *kernel, .err = err, .fields = calloc(MAX_FIELDS, sizeof *r.fields)};
+  kv_status st = *kernel && r.fields ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", path);
+  if (!st) {
+    const char *base = strrchr(path, '/');
+    (void)snprintf((*kernel)->key, sizeof(*kernel)->key, "%.47s", base ? base + 1 : path);
+    char *dot = strstr((*kernel)->key, ".ini");
+    if (dot) *dot = '\0';
+    (*kernel)->launches = 1;
+    st = read_file(&r);
+  }
+  for (int i = 0; i < KVM_MAX_ROLES; i++)
+    for (int k = 0; k < 3; k++) free(r.text[i][k]);
+  free(r.fields);
+  if (st) {
+    kvm_declared_free(*kernel);
+    *kernel = NULL;
+  }
+  return st;
+}
+
+void kvm_declared_free(kvm_declared *kernel) {
+  if (kernel) kvm_block_free(&kernel->block);
+  free(kernel);
+}
+
+/* ---- the folder ---- */
+
+static int ini_name(const struct dirent *e) {
+  size_t n = strlen(e->d_name);
+  return n > 4 && e->d_name[0] != '.' && !strcmp(e->d_name + n - 4, ".ini");
+}
+
+kv_status kvm_declared_load_all(const char *folder, kvm_declared_set *set, kv_error *err) {
+  struct dirent **names = NULL;
+  *set = (kvm_declared_set){0};
+  int n = scandir(folder, &names, ini_name, alphasort);
+  if (n < 0) return kv_fail(err, KV_ERR_IO, "%s: cannot be listed: %s", folder, strerror(errno));
+  set->kernel = calloc((size_t)n + 1, sizeof *set->kernel);
+  kv_status st = set->kernel ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  for (int i = 0; i < n; i++) {
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%.3800s/%s", folder, names[i]->d_name);
+    if (!st) st = kvm_declared_load(path, &set->kernel[set->n], err);
+    if (!st) set->n++;
+    free(names[i]);
+  }
+  free(names);
+  if (st) kvm_declared_free_all(set);
+  return st;
+}
+
+void kvm_declared_free_all(kvm_declared_set *set) {
+  for (size_t i = 0; i < set->n; i++) kvm_declared_free(set->kernel[i]);
+  free(set->kernel);
+  *set = (kvm_declared_set){0};
+}
+
+/* Is architecture a nearer to sm than b? */
+static bool nearer(int a, int b, int sm) {
+  if ((a <= sm) != (b <= sm)) return a <= sm;
+  return a <= sm ? a > b : a < b;
+}
+
+const kvm_declared *kvm_declared_find(const kvm_declared_set *set, const char *name, int sm, uint32_t tile) {
+  const kvm_declared *best = NULL;
+  for (int by_like = 0; by_like < 2 && !best; by_like++)
+    for (size_t i = 0; i < set->n; i++) {
+      const kvm_declared *k = set->kernel[i];
+      if (strcmp(by_like ? k->like : k->name, name) != 0) continue;
+      if (tile && k->structure.tile_tokens != tile) continue;
+      if (!best || nearer(kvm_arch_number(k->arch), kvm_arch_number(best->arch), sm)) best = k;
+    }
+  return best;
+}

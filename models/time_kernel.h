@@ -1,0 +1,48 @@
+/* time_kernel.h - a kernel declared in a text file (models/kernels/): its structure, and what its warps do a
+ * tile.
+ *
+ *     [kernel]
+ *     name        = my_kernel
+ *     like        = split_verify      ; a kernel of kvm_kernel() whose structure holds where nothing else is
+ * said arch        = sm_90             ; whose instructions these are description = one line source      =
+ * where the structure comes from [structure]                     ; any field of kvm_structure by its name:
+ * tile_tokens, stages, threads, ... registers   = 255 [warps main]                    ; one section a kind of
+ * warps, at most 4; programs as in time_program.h count       = 8 begin       = ...               ; before
+ * the first tile; may be left out tile        = ...               ; each tile, may go on over indented lines
+ *     end         = ...               ; after the last
+ *
+ * A file without [warps ...] declares a structure alone: it gets T0 to T4 and no time.
+ */
+#ifndef KVM_TIME_KERNEL_H
+#define KVM_TIME_KERNEL_H
+
+#include "time_sm.h"
+#include "verify.h"
+
+typedef struct kvm_declared {
+  char key[KVM_NAME]; /* the file's name without .ini */
+  char name[KVM_NAME], like[KVM_NAME], arch[16], description[200], source[KVM_SOURCE];
+  kvm_structure structure; /* its name and description point into this struct: do not copy it */
+  unsigned launches;       /* kernels of the whole operation (1) */
+  kvm_block block;         /* roles 0: no program */
+} kvm_declared;
+
+/* Reads one file. KV_ERR_INPUT names file and line or section. On success the caller frees with
+ * kvm_declared_free(). */
+kv_status kvm_declared_load(const char *path, kvm_declared **kernel, kv_error *err);
+void kvm_declared_free(kvm_declared *kernel); /* NULL is fine */
+
+/* All files of a folder, sorted by key. */
+typedef struct kvm_declared_set {
+  kvm_declared **kernel;
+  size_t n;
+} kvm_declared_set;
+kv_status kvm_declared_load_all(const char *folder, kvm_declared_set *set, kv_error *err);
+void kvm_declared_free_all(kvm_declared_set *set);
+
+/* The declaration of a kernel by its name for architecture `sm`: the same name (or, none being of that name,
+ * the same `like` and, unless tile is 0, tile_tokens) with the nearest architecture: the highest that is not
+ * above sm, else the lowest. NULL when there is none. */
+const kvm_declared *kvm_declared_find(const kvm_declared_set *set, const char *name, int sm, uint32_t tile);
+
+#endif

@@ -1,0 +1,361 @@
+#include "time_model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- parameters ---- */
+
+static const char *const parameter_names[KVM_PARAMETERS] = {
+    "boost_clock",  "mma_clock",       "l1_latency",        "l2_latency",      "dram_latency",
+    "smem_latency", "shuffle_latency", "mma_latency",       "sfu_latency",     "barrier_latency",
+    "mma_rate",     "wave_rate",       "sfu_per_clk_sm",    "sm_link_per_clk", "l2_rate",
+    "link_rate",    "dram_rate",       "memory_line_bytes", "launch",          "next_launch",
+    "model_error"};
+const char *kvm_parameter_name(kvm_parameter p) {
+  return parameter_names[p];
+}
+
+static const char *const cause_names[] = {"path",   "work",           "scatter", "placement",
+                                          "serial", "exposed memory", "overhead"};
+const char *kvm_cause_name(kvm_cause c) {
+  return cause_names[c];
+}
+
+static double spread_of(kvm_kind kind) {
+  return kind == KVM_INFERENCE ? 0.10 : kind == KVM_FROM_MEMORY ? 0.20 : kind == KVM_PROBE ? 0 : 0.05;
+}
+
+static kvm_estimate estimate(double value, kvm_kind kind, const char *source) {
+  double d = spread_of(kind);
+  return (kvm_estimate){value, value * (1 - d), value * (1 + d), kind, source};
+}
+
+static const kvm_estimate unknown = {NAN, NAN, NAN, KVM_UNKNOWN, "not known"};
+
+static kvm_estimate described(const kvm_gpu *gpu, const char *name) {
+  const kvm_value *v = gpu ? kvm_gpu_value(gpu, name) : NULL;
+  if (!v || !v->numeric || !(v->number > 0)) return unknown;
+  kvm_estimate e = estimate(v->number, v->kind, v->source);
+  if (v->ranged) {
+    e.low = v->low;
+    e.high = v->high;
+  }
+  return e;
+}
+
+static kvm_estimate from_roof(const kvm_ceiling *c) {
+  if (isnan(c->rate)) return unknown;
+  kvm_estimate e = estimate(c->rate, c->kind, c->source);
+  if (!strcmp(c->name, "dram_bw_spec")) e.low = 0.8 * c->rate;
+  e.high = c->kind == KVM_SPEC ? c->rate : e.high;
+  return e;
+}
+
+kvm_timing kvm_timing_of(const kvm_gpu *gpu, const kvm_gpu *pipes, const kvm_roofs *roofs) {
+  kvm_timing t = {.sms = roofs->sms, .mma_best = roofs->mma_best.rate};
+  for (int i = 0; i < KVM_PARAMETERS; i++) {
+    const char *name = parameter_names[i];
+    kvm_estimate own = described(gpu, name), shared = described(pipes, name);
+    /* the same card's own latency, with the range that its architecture's cards span */
+    if (!isnan(own.value) && !isnan(shared.value) && shared.low <= own.value && own.value <= shared.high) {
+      own.low = shared.low;
+      own.high = shared.high;
+    }
+    t.p[i] = isnan(own.value) ? shared : own;
+  }
+  kvm_estimate slower = described(pipes, "mma_clock_share"), *clock = &t.p[KVM_P_CLOCK];
+  if (isnan(t.p[KVM_P_MMA_CLOCK].value) && !isnan(slower.value))
+    t.p[KVM_P_MMA_CLOCK] = (kvm_estimate){clock->value * slower.value, clock->value * slower.low,
+                                          clock->value * slower.high, slower.kind, slower.source};
+  t.p[KVM_P_MMA_RATE] = from_roof(&roofs->sm[KVM_MMA]);
+  t.p[KVM_P_WAVE_RATE] = from_roof(&roofs->sm[KVM_L1]);
+  t.p[KVM_P_L2_RATE] = from_roof(&roofs->chip[KVM_L2]);
+  t.p[KVM_P_LINK_RATE] = from_roof(&roofs->chip[KVM_LINK]);
+  t.p[KVM_P_DRAM_RATE] = from_roof(&roofs->chip[KVM_DRAM]);
+  if (isnan(t.p[KVM_P_WAVE_RATE].value) && !isnan(t.p[KVM_P_CLOCK].value))
+    t.p[KVM_P_WAVE_RATE] =
+        estimate(128 * t.p[KVM_P_CLOCK].value, KVM_INFERENCE, "128 B a cycle and SM at the boost clock");
+  if (!isnan(roofs->sm[KVM_LINK].rate) && !isnan(t.p[KVM_P_CLOCK].value))
+    t.p[KVM_P_SM_LINK] = estimate(roofs->sm[KVM_LINK].rate / t.p[KVM_P_CLOCK].value, roofs->sm[KVM_LINK].kind,
+                                  roofs->sm[KVM_LINK].source);
+  return t;
+}
+
+const kvm_gpu *kvm_pipes_find(const kvm_gpus *pipes, int sm) {
+  const kvm_gpu *below = NULL, *lowest = NULL;
+  for (size_t i = 0; i < pipes->n; i++) {
+    const kvm_gpu *g = &pipes->gpu[i];
+    int a = kvm_gpu_sm(g);
+    if (a <= sm && (!below || a > kvm_gpu_sm(below))) below = g;
+    if (!lowest || a < kvm_gpu_sm(lowest)) lowest = g;
+  }
+  return below ? below : lowest;
+}
+
+void kvm_timing_set(kvm_timing *t, kvm_parameter p, double value, double low, double high,
+                    const char *source) {
+  t->p[p] = (kvm_estimate){value, low, high, KVM_MEASURED, source};
+}
+
+void kvm_roofs_complete(kvm_roofs *roofs, const kvm_timing *t) {
+  const kvm_estimate *e = &t->p[KVM_P_SM_LINK];
+  double rate = e->value * t->p[KVM_P_CLOCK].value;
+  if (!isnan(roofs->sm[KVM_LINK].rate) || isnan(rate)) return;
+  roofs->sm[KVM_LINK] = (kvm_ceiling){rate, e->kind, "sm_link_per_clk", e->source};
+}
+
+kvm_parameter kvm_timing_missing(const kvm_timing *t) {
+  for (int i = 0; i < KVM_P_MODEL; i++)
+    if (isnan(t->p[i].value) && i != KVM_P_L2_RATE && i != KVM_P_LINK_RATE) return (kvm_parameter)i;
+  return isnan(t->sms) ? KVM_P_CLOCK : KVM_PARAMETERS;
+}
+
+/* ---- work ---- */
+
+kvm_work kvm_declared_work(const kvm_declared *kernel, const kvm_verify *problem, const kvm_gpu *gpu) {
+  kvm_work w = kvm_structure_work(&kernel->structure, problem, gpu);
+  kvm_program_work sum = {0};
+  for (unsigned r = 0; r < kernel->block.roles; r++) {
+    const kvm_role *role = &kernel->block.role[r];
+    kvm_program_work one = kvm_program_count(&role->tile);
+    sum.waves += role->warps * one.waves;
+    sum.mma += role->warps * one.mma;
+    sum.row_bytes += role->warps * (one.row_bytes + one.again_bytes + one.store_bytes);
+    sum.index_bytes += one.index_bytes; /* the warps of a block read the same slots, the L1 merges them */
+  }
+  if (!(w.tiles > 0) || !(sum.waves > 0)) return w;
+  double per[KVM_RESOURCES] = {0},
+         busiest = ceil((double)w.blocks / kvm_gpu_number(gpu, "sm_count")) * w.block_tiles;
+  per[KVM_LINK] = per[KVM_L2] = sum.row_bytes + sum.index_bytes;
+  per[KVM_L1] = 128 * sum.waves;
+  per[KVM_MMA] = 4096 * sum.mma;
+  for (int r = KVM_L2; r < KVM_RESOURCES; r++) {
+    w.chip[r] = w.tiles * per[r] + (r == KVM_MMA ? 0 : w.partial_bytes);
+    w.sm[r] = isnan(w.sm[r]) ? NAN : busiest * per[r];
+  }
+  return w;
+}
+
+/* ---- simulations already made ---- */
+
+struct kvm_memo_row {
+  kvm_sm sm;
+  const kvm_block *block;
+  unsigned resident;
+  kvm_misses misses;
+  kvm_sm_time time;
+};
+
+void kvm_time_memo_free(kvm_time_memo *memo) {
+  free(memo->row);
+  *memo = (kvm_time_memo){0};
+}
+
+static kv_status run_sm(kvm_time_memo *memo, const kvm_sm *sm, const kvm_block *block, unsigned resident,
+                        kvm_misses misses, kvm_sm_time *time, kv_error *err) {
+  for (size_t i = 0; i < memo->rows; i++) {
+    const struct kvm_memo_row *r = &memo->row[i];
+    if (r->block != block || r->resident != resident || r->misses != misses ||
+        memcmp(&r->sm, sm, sizeof *sm) != 0)
+      continue;
+    *time = r->time;
+    return KV_OK;
+  }
+  kv_status st = kvm_sm_run(sm, block, resident, misses, time, err);
+  if (st) return st;
+  if (memo->rows == memo->room) {
+    size_t room = memo->room ? 2 * memo->room : 64;
+    struct kvm_memo_row *more = realloc(memo->row, room * sizeof *more);
+    if (!more) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+    memo->row = more;
+    memo->room = room;
+  }
+  memo->row[memo->rows++] = (struct kvm_memo_row){*sm, block, resident, misses, *time};
+  return KV_OK;
+}
+
+/* ---- one time ---- */
+
+/* A set of values to predict with, and what is relaxed. */
+typedef struct trial {
+  double v[KVM_PARAMETERS];
+  double relief[KVM_RESOURCES]; /* pipes this many times faster (1) */
+  kvm_misses misses;
+  bool even; /* every SM has the same share of the tiles */
+} trial;
+
+/* The clock that the kernel's instructions get. */
+static kvm_parameter clock_of(const kvm_question *q) {
+  for (unsigned r = 0; r < q->kernel->block.roles; r++)
+    for (size_t i = 0; i < q->kernel->block.role[r].tile.steps; i++)
+      if (q->kernel->block.role[r].tile.step[i].op == KVM_MMA_OP) return KVM_P_MMA_CLOCK;
+  return KVM_P_CLOCK;
+}
+
+static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
+  const double *v = x->v;
+  double clock = v[clock_of(q)];
+  kvm_sm sm = {.l1_latency = v[KVM_P_L1_LATENCY],
+               .l2_latency = v[KVM_P_L2_LATENCY],
+               .dram_latency = fmax(v[KVM_P_DRAM_LATENCY], v[KVM_P_L2_LATENCY]),
+               .shared_latency = v[KVM_P_SMEM_LATENCY],
+               .shuffle_latency = v[KVM_P_SHUFFLE_LATENCY],
+               .mma_latency = v[KVM_P_MMA_LATENCY],
+               .sfu_latency = v[KVM_P_SFU_LATENCY],
+               .barrier_latency = v[KVM_P_BARRIER_LATENCY],
+               .line_bytes = v[KVM_P_LINE]};
+  /* Blocks side by side want the same rows at about the same time: L2 and memory deliver each once. */
+  double sharing = fmax(1, fmin((double)q->work->side, (double)q->work->blocks / q->problem->batch));
+  double l2 = fmin(v[KVM_P_L2_RATE] * sharing, v[KVM_P_LINK_RATE]) / active / clock;
+  /* a rate of the chip under load was reached at the clock of matrix instructions */
+  sm.mma_interval = 4096 * 4 / (v[KVM_P_MMA_RATE] / v[KVM_P_MMA_CLOCK]) / x->relief[KVM_MMA];
+  sm.sfu_interval = 32 * 4 / v[KVM_P_SFU_RATE];
+  sm.wave_interval =
+      128 / (v[KVM_P_WAVE_RATE] / v[KVM_P_CLOCK]) / x->relief[KVM_L1]; /* cycles, whatever the clock */
+  sm.link_bytes = (l2 < v[KVM_P_SM_LINK] ? l2 : v[KVM_P_SM_LINK]) * x->relief[KVM_LINK];
+  sm.dram_bytes = v[KVM_P_DRAM_RATE] / q->scatter / active / clock * sharing;
+  return sm;
+}
+
+/* s of the kernel: full waves, and what is left over. */
+static kv_status kernel_time(const kvm_question *q, const trial *x, kvm_time_memo *memo, double *seconds,
+                             kvm_sm_time *steady, kv_error *err) {
+  const kvm_work *w = q->work;
+  const kvm_block *block = &q->kernel->block;
+  double sms = q->timing->sms, blocks = (double)w->blocks, per_block = w->tiles / blocks,
+         longest = w->block_tiles;
+  double room = w->blocks_per_sm ? w->blocks_per_sm : 1;
+  unsigned most = KVM_MAX_SM_WARPS / kvm_block_warps(block);
+  if (x->even) {
+    blocks = fmax(1, fmin(sms * room, w->tiles));
+    per_block = longest = w->tiles / blocks;
+  }
+  double active = fmin(sms, blocks), resident = fmin(fmin(room, ceil(blocks / sms)), most);
+  kvm_sm sm = machine_of(q, x, active);
+  kvm_sm_time one, last;
+  kv_status st = run_sm(memo, &sm, block, (unsigned)resident, x->misses, &one, err);
+  if (st) return st;
+  double waves = floor(blocks / (sms * resident)), left = blocks - waves * sms * resident;
+  double cycles = waves * (one.once + per_block * one.tile);
+  if (left > 0) {
+    double beside = fmax(1, ceil(left / sms));
+    st = run_sm(memo, &sm, block, (unsigned)fmin(beside, resident), x->misses, &last, err);
+    if (st) return st;
+    cycles += last.once + per_block * last.tile;
+  }
+  cycles = fmax(cycles, one.once + longest * one.tile);
+  *seconds = cycles / x->v[clock_of(q)];
+  if (steady) *steady = one;
+  return KV_OK;
+}
+
+static double merge_time(const kvm_question *q, const trial *x) {
+  if (!(q->work->partial_bytes > 0) || q->kernel->launches < 2) return 0;
+  double rate = isnan(x->v[KVM_P_L2_RATE]) ? x->v[KVM_P_DRAM_RATE] : x->v[KVM_P_L2_RATE];
+  /* lengths, partial sums, partial results: three round trips one after the other */
+  return 3 * x->v[KVM_P_L2_LATENCY] / x->v[KVM_P_CLOCK] + q->work->partial_bytes / 2 / rate;
+}
+
+static double launch_time(const kvm_question *q, const trial *x) {
+  return x->v[KVM_P_LAUNCH] + (q->kernel->launches - 1) * x->v[KVM_P_NEXT_LAUNCH];
+}
+
+static kv_status whole_time(const kvm_question *q, const trial *x, kvm_time_memo *memo, double *seconds,
+                            kv_error *err) {
+  kv_status st = kernel_time(q, x, memo, seconds, NULL, err);
+  *seconds += merge_time(q, x) + launch_time(q, x);
+  return st;
+}
+
+/* ---- gains and intervals ---- */
+
+static kv_status find_gains(const kvm_question *q, const trial *base, kvm_time_memo *memo, kvm_prediction *p,
+                            kv_error *err) {
+  double t = NAN;
+  const kvm_useful *u = q->useful;
+  trial x = *base;
+  x.relief[KVM_MMA] = fmax(1, q->timing->mma_best / q->timing->sms / base->v[KVM_P_MMA_RATE]);
+  kv_status st = whole_time(q, &x, memo, &t, err);
+  p->gain[KVM_C_PATH] = p->whole / t;
+  x = *base;
+  x.relief[KVM_MMA] = fmax(1, q->work->chip[KVM_MMA] / u->flops);
+  x.relief[KVM_L1] = fmax(1, q->work->chip[KVM_L1] / u->bytes);
+  x.relief[KVM_LINK] = fmax(1, q->work->chip[KVM_LINK] / u->bytes);
+  if (!st) st = whole_time(q, &x, memo, &t, err);
+  p->gain[KVM_C_WORK] = p->whole / t;
+  kvm_question contiguous = *q;
+  contiguous.scatter = 1;
+  if (!st) st = whole_time(&contiguous, base, memo, &t, err);
+  p->gain[KVM_C_SCATTER] = p->whole / t;
+  x = *base;
+  x.even = true;
+  if (!st && q->work->tiles > 0) st = whole_time(q, &x, memo, &t, err);
+  p->gain[KVM_C_PLACEMENT] = q->work->tiles > 0 ? p->whole / t : 1;
+  p->gain[KVM_C_MEMORY] = p->whole / (p->whole - p->cold + p->resident);
+  p->gain[KVM_C_OVERHEAD] = p->whole / p->cold;
+  return st;
+}
+
+static kv_status find_interval(const kvm_question *q, const trial *base, kvm_time_memo *memo,
+                               kvm_prediction *p, kv_error *err) {
+  double sum = 0;
+  kv_status st = KV_OK;
+  p->dominating = KVM_P_CLOCK;
+  for (int i = 0; !st && i < KVM_PARAMETERS; i++) {
+    const kvm_estimate *e = &q->timing->p[i];
+    double at[2] = {p->whole, p->whole};
+    for (int end = 0; !st && i != KVM_P_MODEL && end < 2; end++) {
+      trial x = *base;
+      x.v[i] = end ? e->high : e->low;
+      if (isfinite(x.v[i]) && x.v[i] != e->value) st = whole_time(q, &x, memo, &at[end], err);
+    }
+    p->effect[i] = i == KVM_P_MODEL ? (isnan(e->value) ? 0 : e->value) : fabs(log(at[1] / at[0])) / 2;
+    if (i != KVM_P_MODEL && p->effect[i] > p->effect[p->dominating]) p->dominating = (kvm_parameter)i;
+    /* a range is taken as one standard deviation to either side times the square root of 3: nothing favours
+     * its middle */
+    sum += i == KVM_P_MODEL ? p->effect[i] * p->effect[i] : p->effect[i] * p->effect[i] / 3;
+  }
+  p->low = p->whole * exp(-1.96 * sqrt(sum));
+  p->high = p->whole * exp(1.96 * sqrt(sum));
+  return st;
+}
+
+static const kvm_prediction nothing = {.resident = NAN,
+                                       .aliased = NAN,
+                                       .cold = NAN,
+                                       .whole = NAN,
+                                       .low = NAN,
+                                       .high = NAN,
+                                       .merge = NAN,
+                                       .launches = NAN,
+                                       .gain = {NAN, NAN, NAN, NAN, NAN, NAN, NAN}};
+
+kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction *p, kv_error *err) {
+  trial x = {.relief = {1, 1, 1, 1, 1}};
+  *p = nothing;
+  if (!q->kernel->block.roles || !q->work->fits || !q->work->blocks) return KV_OK;
+  if (kvm_timing_missing(q->timing) != KVM_PARAMETERS) return KV_OK;
+  for (int i = 0; i < KVM_PARAMETERS; i++) x.v[i] = q->timing->p[i].value;
+  kv_status st = kernel_time(q, &x, memo, &p->resident, NULL, err);
+  x.misses = KVM_INDEX_MISS;
+  if (!st) st = kernel_time(q, &x, memo, &p->aliased, NULL, err);
+  x.misses = KVM_COLD;
+  if (!st) st = kernel_time(q, &x, memo, &p->cold, &p->steady, err);
+  if (st) return st;
+  p->known = true;
+  p->merge = merge_time(q, &x);
+  p->launches = launch_time(q, &x);
+  p->whole = p->cold + p->merge + p->launches;
+  if (q->interval) st = find_interval(q, &x, memo, p, err);
+  if (!st && q->gains) st = find_gains(q, &x, memo, p, err);
+  return st;
+}
+
+void kvm_ladder_time(kvm_ladder *ladder, const kvm_prediction *p) {
+  if (!p->known) return;
+  double t4 = isnan(ladder->t[4]) ? 0 : ladder->t[4];
+  ladder->t[5] = fmax(t4, p->resident);
+  ladder->t[6] = p->cold;
+  ladder->t[7] = p->whole;
+}

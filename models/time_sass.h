@@ -1,0 +1,47 @@
+/* time_sass.h - a program read off machine code: the listing of `cuobjdump -sass` with the bits beside each
+ * instruction.
+ *
+ * Each instruction of a listing carries how long its warp stalls after it, which mark (scoreboard) it sets
+ * when its result arrives or its operands have been read, and which marks it waits for; the assembler chose
+ * them, so a program made of them has the kernel's true dependent chain. sm_70 to sm_121 (128-bit
+ * instructions). What no listing tells is where a load hits: loads of 16 B a lane become `row`, smaller ones
+ * `index` of 32 B a warp, both to be judged by whoever declares the kernel; branches are not followed, so
+ * rare paths inside a loop are for them to cut out.
+ */
+#ifndef KVM_TIME_SASS_H
+#define KVM_TIME_SASS_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kv_status.h"
+
+typedef struct kvm_sass_line {
+  uint64_t address;
+  char text[100];                  /* "@P0 LDG.E.128 R4, ..." */
+  uint8_t stall, set, read, waits; /* set, read: 7 for none; waits: a bit a mark */
+} kvm_sass_line;
+
+typedef struct kvm_sass {
+  char function[200];
+  kvm_sass_line *line; /* owned */
+  size_t n;
+} kvm_sass;
+
+/* Reads the first function whose name contains `function` (NULL: the first). KV_ERR_INPUT: no such function,
+ * or a listing without the bits. The caller frees. */
+kv_status kvm_sass_read(const char *path, const char *function, kvm_sass *sass, kv_error *err);
+void kvm_sass_free(kvm_sass *sass);
+
+/* A loop: from the target of a backward branch to the branch. */
+typedef struct kvm_sass_loop {
+  size_t from, to; /* lines, both inside */
+} kvm_sass_loop;
+/* Loops of at least `least` lines, in the order of their branches; returns how many (at most `room` are
+ * stored). */
+size_t kvm_sass_loops(const kvm_sass *sass, size_t least, kvm_sass_loop *loop, size_t room);
+
+/* Writes lines [from, to] as the words of time_program.h, lines of at most 110 characters indented by two. */
+void kvm_sass_program(const kvm_sass *sass, size_t from, size_t to, FILE *f);
+
+#endif

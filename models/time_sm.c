@@ -1,0 +1,323 @@
+#include "time_sm.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Operands leave the registers some cycles after issue, once the pipe has taken the instruction in. These
+ * cycles and one wavefront's are part of every latency and must not be counted twice. */
+enum { TAKEN_IN = 4 };
+static double beyond(const kvm_sm *sm, double latency) {
+  return fmax(0, latency - TAKEN_IN - sm->wave_interval);
+}
+/* Wavefronts that may queue before the L1/shared-memory pipe: then its instructions hold the warps up. */
+enum { L1_QUEUE = 64 };
+enum { SCHEDULERS = 4, MOST_WARM = 40, COUNTED = 2, MOST_TILES = MOST_WARM + COUNTED, GROUPS = 32 };
+#define STOPPED 1e300
+
+typedef struct warp {
+  const kvm_role *role;
+  unsigned block, scheduler;
+  int part;  /* 0 begin, 1 tile, 2 end, 3 done */
+  int tiles; /* done */
+  size_t at;
+  double ready; /* earliest next issue by its own stalls and barriers */
+  double arrived[KVM_MARKS];
+  double group[GROUPS]; /* arrival of cp.async groups, a ring; group[open] is being filled */
+  unsigned open;
+  double index_bytes; /* read so far: tells which index loads start a new line */
+  double landed;      /* arrival of all cp.async so far */
+  unsigned awaited[KVM_BARRIERS];
+  bool waiting; /* at a barrier */
+  bool starved; /* at an await that is not counted up yet */
+  double finished;
+  const kvm_step *next; /* NULL: done */
+  double own;           /* earliest time for it by the warp's own stalls, marks and groups */
+  double issued;        /* last issue: of several that could go, the one that waited longest goes */
+} warp;
+
+typedef unsigned barrier; /* warps that have arrived */
+
+/* An mbarrier: when the n-th count came, n from 1; counts are in order, a later one never counts as earlier.
+ */
+enum { MOST_COUNTS = 4096 };
+typedef struct counter {
+  unsigned n;
+  double at[MOST_COUNTS];
+} counter;
+
+typedef struct machine {
+  const kvm_sm *sm;
+  const kvm_block *block;
+  kvm_misses misses;
+  unsigned warps, per_block;
+  warp w[KVM_MAX_SM_WARPS];
+  barrier (*bar)[KVM_BARRIERS];                                               /* by block */
+  counter (*count)[KVM_BARRIERS];                                             /* by block */
+  double issue[SCHEDULERS], mma[SCHEDULERS], sfu[SCHEDULERS], l1, link, dram; /* when each is free */
+  double busy_issue, busy_mma, busy_l1, busy_link, busy_dram, uncounted;      /* cycles in use by tiles */
+  int warm, tiles;                 /* simulated: until steady, in all */
+  double tile_end[MOST_TILES + 1]; /* sum of the warps' ends of tile i */
+} machine;
+
+void kvm_block_free(kvm_block *block) {
+  for (unsigned r = 0; r < KVM_MAX_ROLES; r++) {
+    kvm_program_free(&block->role[r].begin);
+    kvm_program_free(&block->role[r].tile);
+    kvm_program_free(&block->role[r].end);
+  }
+  *block = (kvm_block){0};
+}
+
+unsigned kvm_block_warps(const kvm_block *block) {
+  unsigned n = 0;
+  for (unsigned r = 0; r < block->roles; r++) n += block->role[r].warps;
+  return n;
+}
+
+static const kvm_program *part_of(const warp *w) {
+  return w->part == 0 ? &w->role->begin : w->part == 1 ? &w->role->tile : &w->role->end;
+}
+
+static void end_tile(machine *m, warp *w) {
+  m->tile_end[++w->tiles] += w->ready;
+}
+
+/* When an await's count is reached; *starved where it is not yet. */
+static double counted(const machine *m, const warp *w, bool *starved) {
+  const kvm_step *s = w->next;
+  const counter *c = &m->count[w->block][s->barrier];
+  unsigned need = (w->awaited[s->barrier] + 1) * s->barrier_warps;
+  *starved = false;
+  if (need <= s->bytes) return 0;
+  need -= s->bytes;
+  *starved = c->n < need;
+  return *starved ? 0 : c->at[need - 1] + m->sm->shared_latency;
+}
+
+/* When a warp's own past lets it issue its next instruction. */
+static double own_time(const machine *m, warp *w) {
+  const kvm_step *s = w->next;
+  double t = w->ready;
+  for (unsigned i = 0; s->waits >> i; i++)
+    if (s->waits >> i & 1 && w->arrived[i] > t) t = w->arrived[i];
+  if (s->op == KVM_GROUP)
+    for (unsigned back = s->count; back < GROUPS && back < w->open; back++)
+      t = fmax(t, w->group[(w->open - 1 - back) % GROUPS]);
+  if (s->op == KVM_AWAIT) t = fmax(t, counted(m, w, &w->starved));
+  return t;
+}
+
+/* Moves a warp on to its next instruction, over the ends of its programs. */
+static void settle(machine *m, warp *w) {
+  while (w->part < 3 && w->at == part_of(w)->steps) {
+    w->at = 0;
+    if (w->part != 1) w->part++;
+    else {
+      end_tile(m, w);
+      if (w->tiles == m->tiles) w->part++;
+    }
+  }
+  w->next = w->part < 3 ? &part_of(w)->step[w->at] : NULL;
+  w->starved = false;
+  if (w->next) w->own = own_time(m, w);
+  else w->finished = w->ready;
+}
+
+/* When warp w could issue its next instruction. */
+static double could_issue(const machine *m, const warp *w) {
+  if (!w->next || w->waiting || w->starved) return STOPPED;
+  double t = w->own > m->issue[w->scheduler] ? w->own : m->issue[w->scheduler], pipe = 0;
+  if (w->next->op == KVM_MMA_OP) pipe = m->mma[w->scheduler];
+  else if (w->next->op == KVM_SFU) pipe = m->sfu[w->scheduler];
+  else if (w->next->waves) pipe = m->l1 - TAKEN_IN - L1_QUEUE * m->sm->wave_interval;
+  return t > pipe ? t : pipe;
+}
+
+/* Where service is counted: tiles alone tell the steady state. */
+static double *count_in(machine *m, const warp *w, double *busy) {
+  return w->part == 1 ? busy : &m->uncounted;
+}
+
+/* A server that is free at *free serves `cycles` for a customer of time t; returns when it is done. */
+static double serve(double *free, double t, double cycles, double *busy) {
+  *free = fmax(*free, t) + cycles;
+  *busy += cycles;
+  return *free;
+}
+
+/* When a load's data has arrived; t is when its wavefronts have passed the L1. */
+static double fetch(machine *m, warp *w, const kvm_step *s, double t) {
+  const kvm_sm *sm = m->sm;
+  bool memory = m->misses == KVM_COLD && s->where == KVM_ROW;
+  if (s->where == KVM_HOT) return t + beyond(sm, sm->l1_latency);
+  if (s->where == KVM_INDEX) {
+    double line = floor(w->index_bytes / sm->line_bytes);
+    memory = m->misses != KVM_WARM &&
+             (w->index_bytes == 0 || floor((w->index_bytes + s->bytes) / sm->line_bytes) > line);
+    w->index_bytes += s->bytes;
+  }
+  double at = serve(&m->link, t, s->bytes / sm->link_bytes, count_in(m, w, &m->busy_link));
+  if (!memory) return at + beyond(sm, sm->l2_latency);
+  double share =
+      s->where == KVM_INDEX ? 0 : s->bytes / sm->dram_bytes; /* indices: few bytes, counted by the roofs */
+  return fmax(at, serve(&m->dram, t, share, count_in(m, w, &m->busy_dram))) + beyond(sm, sm->dram_latency);
+}
+
+static void set_mark(warp *w, unsigned mark, double t) {
+  if (mark < KVM_MARKS) w->arrived[mark] = fmax(w->arrived[mark], t);
+}
+
+static void at_barrier(machine *m, warp *w, const kvm_step *s, double t) {
+  barrier *b = &m->bar[w->block][s->barrier];
+  unsigned need = s->barrier_warps ? s->barrier_warps : m->per_block;
+  w->waiting = s->op == KVM_BAR;
+  if (++*b < need) return;
+  *b = 0;
+  for (unsigned i = w->block * m->per_block; i < (w->block + 1) * m->per_block; i++) {
+    warp *x = &m->w[i];
+    if (!x->next || !x->waiting || x->next->barrier != s->barrier) continue;
+    x->waiting = false;
+    x->ready = fmax(x->ready, t + m->sm->barrier_latency);
+    x->at++;
+    settle(m, x);
+  }
+}
+
+/* One more count; whoever starved for it looks again. */
+static void count_up(machine *m, const warp *w, unsigned id, double t) {
+  counter *c = &m->count[w->block][id];
+  if (c->n == MOST_COUNTS) return;
+  c->at[c->n] = c->n ? fmax(c->at[c->n - 1], t) : t;
+  c->n++;
+  for (unsigned i = w->block * m->per_block; i < (w->block + 1) * m->per_block; i++) {
+    warp *x = &m->w[i];
+    if (x->starved && x->next->barrier == id) x->own = own_time(m, x);
+  }
+}
+
+static double shared_latency(const kvm_sm *sm, kvm_op op) {
+  return op == KVM_SHFL                    ? beyond(sm, sm->shuffle_latency)
+         : op == KVM_LDS || op == KVM_LDSM ? beyond(sm, sm->shared_latency)
+                                           : 0;
+}
+
+static void issue(machine *m, warp *w, double t) {
+  const kvm_sm *sm = m->sm;
+  const kvm_step *s = w->next;
+  double arrives = t + TAKEN_IN, read = t + TAKEN_IN, slots = s->op == KVM_GROUP ? 1 : s->count;
+  m->issue[w->scheduler] = t + slots;
+  if (w->part == 1) m->busy_issue += slots;
+  w->ready = t + s->cycles;
+  w->issued = t;
+  if (s->op == KVM_MMA_OP) {
+    (void)serve(&m->mma[w->scheduler], t, sm->mma_interval, count_in(m, w, &m->busy_mma));
+    arrives = t + sm->mma_latency;
+  } else if (s->op == KVM_SFU) {
+    (void)serve(&m->sfu[w->scheduler], t, sm->sfu_interval, &m->uncounted);
+    arrives = t + sm->sfu_latency;
+  } else if (s->waves) {
+    read = serve(&m->l1, t + TAKEN_IN, s->waves * sm->wave_interval, count_in(m, w, &m->busy_l1));
+    arrives = read;
+    if (s->op == KVM_LDG || s->op == KVM_CP) arrives = fetch(m, w, s, read);
+    else if (s->op == KVM_STG)
+      (void)serve(&m->link, read, s->bytes / sm->link_bytes, count_in(m, w, &m->busy_link));
+    else arrives += shared_latency(sm, (kvm_op)s->op);
+  }
+  set_mark(w, s->set, arrives);
+  set_mark(w, s->read, read);
+  if (s->op == KVM_CP) w->landed = fmax(w->landed, arrives);
+  if (s->op == KVM_POST) count_up(m, w, s->barrier, t + TAKEN_IN);
+  if (s->op == KVM_LAND) count_up(m, w, s->barrier, fmax(t + TAKEN_IN, w->landed));
+  if (s->op == KVM_AWAIT) w->awaited[s->barrier]++;
+  if (s->op == KVM_CP) w->group[w->open % GROUPS] = fmax(w->group[w->open % GROUPS], arrives);
+  if (s->op == KVM_COMMIT) w->group[++w->open % GROUPS] = 0;
+  if (s->op == KVM_BAR || s->op == KVM_ARRIVE) {
+    at_barrier(m, w, s, t);
+    if (s->op == KVM_BAR) return; /* whoever completes it moves all of them on */
+  }
+  w->at++;
+  settle(m, w);
+}
+
+/* Tiles until the pipeline is steady: queues fill while groups may still be opened, so a few times their
+ * number. */
+static int warm_tiles(const kvm_block *block) {
+  int open = 0;
+  for (unsigned r = 0; r < block->roles; r++)
+    for (size_t i = 0; i < block->role[r].tile.steps; i++) {
+      const kvm_step *s = &block->role[r].tile.step[i];
+      if (s->op == KVM_GROUP && s->count > open) open = s->count;
+      if (s->op == KVM_LAND && open < 5) open = 5; /* a ring of stages: how many, the program does not say */
+    }
+  return 3 + 3 * open < MOST_WARM ? 3 + 3 * open : MOST_WARM;
+}
+
+static void set_up(machine *m, unsigned resident) {
+  unsigned n = 0;
+  m->warm = warm_tiles(m->block);
+  m->tiles = m->warm + COUNTED;
+  for (unsigned b = 0; b < resident; b++)
+    for (unsigned r = 0; r < m->block->roles; r++)
+      for (unsigned i = 0; i < m->block->role[r].warps; i++, n++)
+        m->w[n] = (warp){.role = &m->block->role[r], .block = b, .scheduler = n % SCHEDULERS};
+  m->warps = n;
+  for (unsigned i = 0; i < n; i++) settle(m, &m->w[i]);
+}
+
+/* Issues until all are done; KV_ERR_INPUT where nobody can go on. */
+static kv_status run_all(machine *m, kv_error *err) {
+  for (;;) {
+    unsigned first = 0, done = 0;
+    double best = STOPPED;
+    for (unsigned i = 0; i < m->warps; i++) {
+      double t = could_issue(m, &m->w[i]);
+      done += !m->w[i].next;
+      if (t < best || (t == best && t < STOPPED && m->w[i].issued < m->w[first].issued)) {
+        best = t;
+        first = i;
+      }
+    }
+    if (best < STOPPED) issue(m, &m->w[first], best);
+    else if (done == m->warps) return KV_OK;
+    else
+      return kv_fail(err, KV_ERR_INPUT,
+                     "program: a barrier that not all of its warps reach: nobody can go on");
+  }
+}
+
+/* Warps that no barrier holds together drift apart, and their own paces underrate a full queue: no tile can
+ * take less than its service on any unit. */
+static void read_out(const machine *m, kvm_sm_time *time) {
+  const double busy[5] = {m->busy_issue / SCHEDULERS, m->busy_mma / SCHEDULERS, m->busy_l1, m->busy_link,
+                          m->busy_dram};
+  double *share[5] = {&time->issue, &time->mma, &time->l1, &time->link, &time->dram}, end = 0;
+  time->tile = (m->tile_end[m->tiles] - m->tile_end[m->warm]) / m->warps / COUNTED;
+  for (int k = 0; k < 5; k++) time->tile = fmax(time->tile, busy[k] / m->tiles);
+  for (int k = 0; k < 5; k++) *share[k] = time->tile > 0 ? busy[k] / m->tiles / time->tile : 0;
+  for (unsigned i = 0; i < m->warps; i++) end = fmax(end, m->w[i].finished);
+  time->once = fmax(0, end - m->tiles * time->tile);
+}
+
+kv_status kvm_sm_run(const kvm_sm *sm, const kvm_block *block, unsigned resident, kvm_misses misses,
+                     kvm_sm_time *time, kv_error *err) {
+  unsigned per_block = kvm_block_warps(block);
+  if (!per_block || !resident || per_block * resident > KVM_MAX_SM_WARPS)
+    return kv_fail(err, KV_ERR_INPUT, "%u blocks of %u warps: an SM holds 1 to %d warps", resident, per_block,
+                   KVM_MAX_SM_WARPS);
+  kv_status st = KV_OK;
+  machine *m = calloc(1, sizeof *m);
+  if (!m) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  *m = (machine){.sm = sm, .block = block, .misses = misses, .per_block = per_block};
+  m->bar = calloc(resident, sizeof *m->bar);
+  m->count = calloc(resident, sizeof *m->count);
+  if (!m->bar || !m->count) st = kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  if (!st) {
+    set_up(m, resident);
+    st = run_all(m, err);
+  }
+  if (!st) read_out(m, time);
+  free(m->bar);
+  free(m->count);
+  free(m);
+  return st;
+}

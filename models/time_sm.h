@@ -1,0 +1,65 @@
+/* time_sm.h - one SM running the warps of its resident blocks, instruction by instruction, against its own
+ * pipes and its share of the L2 and the memory.
+ *
+ * A warp issues in order. Each of an SM's four schedulers issues one instruction a cycle, from the warp that
+ * can go first; warp w of the SM belongs to scheduler w mod 4. Pipes are servers: matrix and special-function
+ * unit a scheduler; the L1/shared-memory pipe, 128 B a wavefront; the L2 -> SM link; this SM's share of the
+ * memory bandwidth. A load arrives after the queues before it and the latency of where it hits. So one
+ * mechanism gives issue, latency, bandwidth and barrier limits, whichever binds. Times are cycles of the SM
+ * clock.
+ */
+#ifndef KVM_TIME_SM_H
+#define KVM_TIME_SM_H
+
+#include <stdbool.h>
+
+#include "time_program.h"
+
+typedef struct kvm_sm {
+  /* From issue to the first dependent issue, idle, for one wavefront: what a chain of dependent accesses
+   * shows. */
+  double l1_latency, l2_latency, dram_latency, shared_latency, shuffle_latency;
+  double mma_latency, sfu_latency, barrier_latency;
+  double mma_interval;  /* between two mma of one scheduler */
+  double sfu_interval;  /* between two sfu of one scheduler */
+  double wave_interval; /* a wavefront of the L1/shared-memory pipe */
+  double link_bytes;    /* B a cycle over this SM's link, its share of the L2 included */
+  double dram_bytes;    /* B a cycle of this SM's rows and indices out of memory; other SMs' use and sharing
+                           included */
+  double line_bytes;    /* memory hands out at least this much: the next indices of a line come from L2 */
+} kvm_sm;
+
+/* One kind of warps of a block. All kinds make the same number of tiles. */
+typedef struct kvm_role {
+  unsigned warps;
+  kvm_program begin, tile, end; /* before the first tile, each tile, after the last */
+} kvm_role;
+enum { KVM_MAX_ROLES = 4, KVM_MAX_SM_WARPS = 64 };
+
+typedef struct kvm_block {
+  unsigned roles;
+  kvm_role role[KVM_MAX_ROLES];
+} kvm_block;
+void kvm_block_free(kvm_block *block);
+unsigned kvm_block_warps(const kvm_block *block);
+
+typedef struct kvm_sm_time {
+  double once; /* cycles of a block with no tile more than those simulated, minus `tile` for each: begin,
+                  fill, end */
+  double tile; /* cycles a tile in the steady state */
+  double issue, mma, l1, link, dram; /* share of those units' time in use, 0 to 1 */
+} kvm_sm_time;
+
+/* What comes from memory; all else from the L2. */
+typedef enum kvm_misses {
+  KVM_WARM,       /* nothing: the launch once more, every slot aliased to a few rows */
+  KVM_INDEX_MISS, /* slot numbers: slots aliased to a few rows, the L2 flushed before */
+  KVM_COLD        /* rows and slot numbers */
+} kvm_misses;
+
+/* Runs `resident` equal blocks side by side. KV_ERR_INPUT: more than 64 warps, or a program that cannot go on
+ * (a barrier that not all reach). A block of n tiles takes once + n * tile cycles. */
+kv_status kvm_sm_run(const kvm_sm *sm, const kvm_block *block, unsigned resident, kvm_misses misses,
+                     kvm_sm_time *time, kv_error *err);
+
+#endif

@@ -1,0 +1,293 @@
+/* kvr_model.c - kvstep-1, kvvalidate-1 and kvcompare-1 datasets as tables for gnuplot.
+ *
+ *   step.tsv      a block a kernel: context, its label, tops of the stacked parts (ms), low and high of the
+ * step, tokens/s label, step at floor validate.tsv  a block a kernel: measured, low, high, predicted, low,
+ * high (us), error (%) compare.tsv   a block a kernel: prefix, ratio, low, high
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kvr_job.h"
+#include "kvr_text.h"
+
+enum { MOST_SERIES = 12, MOST_PARTS = 16 };
+
+/* What the three kinds share: the points' columns and the names of their kernels, in the order they come. */
+typedef struct model {
+  const kvr_job *job;
+  kvr_table points;
+  char *kernel;
+  size_t width;
+  uint64_t n;
+  const char *series[MOST_SERIES];
+  size_t series_count;
+  char gpu[128], status[512];
+} model;
+
+static const char *kernel_of(const model *m, uint64_t i) {
+  return m->kernel + i * m->width;
+}
+
+static size_t series_of(const model *m, uint64_t i) {
+  size_t s = 0;
+  while (s < m->series_count && strcmp(m->series[s], kernel_of(m, i)) != 0) s++;
+  return s;
+}
+
+static kv_status open_model(kvr_job *job, const char *const *columns, size_t n, model *m, kv_error *err) {
+  memset(m, 0, sizeof *m);
+  m->job = job;
+  kv_status st = kvr_table_load(&job->src, "points", columns, n, &m->points, err);
+  if (!st) st = kvr_strings(&job->src, "points/kernel", m->points.rows, &m->kernel, &m->width, &m->n, err);
+  if (!st) st = kvr_text_attribute(&job->src, "gpu", m->gpu, sizeof m->gpu, err);
+  if (!st) st = kvr_text_attribute(&job->src, "status", m->status, sizeof m->status, err);
+  for (uint64_t i = 0; !st && i < m->n; i++)
+    if (series_of(m, i) == m->series_count && m->series_count < MOST_SERIES)
+      m->series[m->series_count++] = kernel_of(m, i);
+  return st;
+}
+
+static void close_model(model *m) {
+  kvr_table_close(&m->points);
+  free(m->kernel);
+}
+
+static void put_names(const model *m) {
+  FILE *f = m->job->vars;
+  fprintf(f, "array SERIES_NAME[%zu]\n", m->series_count ? m->series_count : 1);
+  kvr_put_number(f, "SERIES", (double)m->series_count);
+  for (size_t s = 0; s < m->series_count; s++) {
+    char name[40];
+    (void)snprintf(name, sizeof name, "SERIES_NAME[%zu]", s + 1);
+    kvr_put_text(f, name, m->series[s]);
+  }
+}
+
+/* A block a series, a line a point. */
+static kv_status put_points(const model *m, const char *file,
+                            void (*line)(const model *m, uint64_t i, FILE *f), kv_error *err) {
+  FILE *f;
+  kv_status st = kvr_job_open(m->job, file, &f, err);
+  if (st) return st;
+  for (size_t s = 0; s < m->series_count; s++) {
+    for (uint64_t i = 0; i < m->n; i++)
+      if (series_of(m, i) == s) {
+        line(m, i, f);
+        fputc('\n', f);
+      }
+    fputs("\n\n", f);
+  }
+  return kvr_job_close(m->job, &f, err);
+}
+
+static kv_status finish(const model *m, kvr_cover *c, kv_error *err) {
+  char history[2048] = "";
+  kv_status st = kvr_text_attribute(&m->job->src, "history", history, sizeof history, err);
+  kvr_cover_row(c, "GPU", "%s", m->gpu);
+  kvr_cover_row(c, "Status", "%s", m->status);
+  kvr_cover_row(c, "Made by", "%s", history);
+  if (!st) st = kvr_cover_write(m->job, c, err);
+  return st ? st : kvr_put_footer(m->job, m->gpu, *m->status ? m->status : "status not recorded", err);
+}
+
+static double at(const model *m, size_t column, uint64_t i) {
+  return m->points.value[column][i];
+}
+
+/* ---- step ---- */
+
+enum { S_PREFIX, S_ATTENTION, S_STEP, S_LOW, S_HIGH, S_TOKENS, S_SHARE, S_FLOOR, S_COLUMNS };
+static const char *const step_columns[] = {
+    "prefix", "attention", "step", "step_low", "step_high", "tokens", "attention_share", "step_at_floor"};
+
+typedef struct parts {
+  uint64_t n;
+  char *name;
+  size_t width;
+  double fixed[MOST_PARTS], per_token[MOST_PARTS];
+} parts;
+static parts of_step; /* the line writer has no context; one report is made at a time */
+
+static kv_status read_parts(const kvr_job *job, parts *p, kv_error *err) {
+  static const char *const columns[] = {"fixed", "per_token"};
+  kvr_table t;
+  memset(p, 0, sizeof *p);
+  kv_status st = kvr_table_load(&job->src, "components", columns, 2, &t, err);
+  if (st) return st;
+  st = kvr_strings(&job->src, "components/name", t.rows, &p->name, &p->width, &p->n, err);
+  if (!st && p->n > MOST_PARTS)
+    st = kv_fail(err, KV_ERR_INPUT, "%s: more than %d components", job->src.path, (int)MOST_PARTS);
+  for (uint64_t i = 0; !st && i < p->n; i++) {
+    p->fixed[i] = t.value[0][i];
+    p->per_token[i] = t.value[1][i];
+  }
+  kvr_table_close(&t);
+  return st;
+}
+
+static void step_line(const model *m, uint64_t i, FILE *f) {
+  double top = 0, prefix = at(m, S_PREFIX, i);
+  char word[40];
+  kvr_put_cell(f, prefix);
+  (void)snprintf(word, sizeof word, "%.0fk", prefix / 1024);
+  kvr_put_word(f, word);
+  for (uint64_t k = 0; k < of_step.n; k++) {
+    top += of_step.fixed[k] + of_step.per_token[k] * prefix;
+    kvr_put_cell(f, top * 1e3);
+  }
+  kvr_put_cell(f, at(m, S_STEP, i) * 1e3);
+  kvr_put_cell(f, at(m, S_LOW, i) * 1e3);
+  kvr_put_cell(f, at(m, S_HIGH, i) * 1e3);
+  (void)snprintf(word, sizeof word, "%.3g/s", at(m, S_TOKENS, i));
+  kvr_put_word(f, word);
+  kvr_put_cell(f, at(m, S_FLOOR, i) * 1e3);
+}
+
+static kv_status put_step(const model *m, kv_error *err) {
+  FILE *f = m->job->vars;
+  uint64_t last = 0;
+  put_names(m);
+  fprintf(f, "array PART_NAME[%u]\n", (unsigned)(of_step.n ? of_step.n : 1));
+  kvr_put_number(f, "PARTS", (double)of_step.n);
+  for (uint64_t k = 0; k < of_step.n; k++) {
+    char name[40];
+    (void)snprintf(name, sizeof name, "PART_NAME[%u]", (unsigned)k + 1);
+    kvr_put_text(f, name, of_step.name + k * of_step.width);
+  }
+  for (uint64_t i = 1; i < m->n; i++)
+    if (at(m, S_PREFIX, i) > at(m, S_PREFIX, last)) last = i;
+  if (m->n)
+    kvr_put_finding(m->job, "FIND_STEP",
+                    "At %s tokens of context %s takes %.1f %% of the step; at its floor the step would take "
+                    "%s instead of %s.",
+                    kvr_count(at(m, S_PREFIX, last)).text, kernel_of(m, last), 100 * at(m, S_SHARE, last),
+                    kvr_time(at(m, S_FLOOR, last)).text, kvr_time(at(m, S_STEP, last)).text);
+  else kvr_put_finding(m->job, "FIND_STEP", "This dataset holds no point.");
+  return put_points(m, "step.tsv", step_line, err);
+}
+
+kv_status kvr_export_step(kvr_job *job, kv_error *err) {
+  static const kvr_page pages[] = {{"cover.gp", "summary"}, {"roofline-step.gp", "step"}};
+  model m;
+  double layers = NAN, accepted = NAN;
+  char rest[512] = "";
+  kvr_cover *c = calloc(1, sizeof *c);
+  job->pages = pages;
+  job->page_count = 2;
+  kv_status st =
+      c ? open_model(job, step_columns, S_COLUMNS, &m, err) : kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  if (!c) return st;
+  memset(&of_step, 0, sizeof of_step);
+  if (!st) st = read_parts(job, &of_step, err);
+  if (!st) st = kvr_number_attribute(&job->src, "layers", &layers, err);
+  if (!st) st = kvr_number_attribute(&job->src, "accepted", &accepted, err);
+  if (!st) st = kvr_text_attribute(&job->src, "rest_source", rest, sizeof rest, err);
+  if (!st) st = put_step(&m, err);
+  c->kind = "A DECODE STEP  ·  roofline step";
+  (void)snprintf(c->title, sizeof c->title, "%.0f layers, %g tokens accepted a step", layers, accepted);
+  (void)snprintf(
+      c->problem, sizeof c->problem,
+      "How much of a decode step is verify attention, and what would a better kernel make of the step?");
+  kvr_cover_row(c, "Rest of the step", "%s", rest);
+  if (!st) st = finish(&m, c, err);
+  free(of_step.name);
+  close_model(&m);
+  free(c);
+  return st;
+}
+
+/* ---- validate ---- */
+
+enum { V_MEASURED, V_LOW, V_HIGH, V_PREDICTED, V_PLOW, V_PHIGH, V_ERROR, V_COLUMNS };
+static const char *const validate_columns[] = {
+    "measured", "measured_low", "measured_high", "predicted", "predicted_low", "predicted_high", "error"};
+
+static void validate_line(const model *m, uint64_t i, FILE *f) {
+  for (size_t c = V_MEASURED; c <= V_PHIGH; c++) kvr_put_cell(f, at(m, c, i) * 1e6);
+  kvr_put_cell(f, at(m, V_ERROR, i) * 100);
+}
+
+kv_status kvr_export_validate(kvr_job *job, kv_error *err) {
+  static const kvr_page pages[] = {{"cover.gp", "summary"}, {"roofline-validate.gp", "validate"}};
+  static const char *const columns[] = {"points", "mape", "worst", "bias"};
+  model m;
+  kvr_table scores = {0};
+  char calibration[512] = "";
+  kvr_cover *c = calloc(1, sizeof *c);
+  job->pages = pages;
+  job->page_count = 2;
+  kv_status st = c ? open_model(job, validate_columns, V_COLUMNS, &m, err)
+                   : kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  if (!c) return st;
+  if (!st) st = kvr_table_load(&job->src, "scores", columns, 4, &scores, err);
+  if (!st) st = kvr_text_attribute(&job->src, "calibration", calibration, sizeof calibration, err);
+  if (!st) {
+    put_names(&m);
+    double *const *v = scores.value;
+    kvr_put_finding(
+        job, "FIND_VALIDATE",
+        "%.0f points compared: mean error %.1f %%, largest %.1f %%, bias %+.1f %%. Bars: 12 %% and 30 %%.",
+        scores.rows ? v[0][0] : 0, 100 * (scores.rows ? v[1][0] : NAN), 100 * (scores.rows ? v[2][0] : NAN),
+        100 * (scores.rows ? v[3][0] : NAN));
+    st = put_points(&m, "validate.tsv", validate_line, err);
+  }
+  c->kind = "THE MODEL AGAINST MEASUREMENT  ·  roofline validate";
+  (void)snprintf(c->title, sizeof c->title, "Predicted against measured");
+  (void)snprintf(
+      c->problem, sizeof c->problem,
+      "How far can the model's times be trusted? No value of it was fitted to an attention kernel.");
+  kvr_cover_row(c, "Calibration", "%s", calibration);
+  if (!st) st = finish(&m, c, err);
+  kvr_table_close(&scores);
+  close_model(&m);
+  free(c);
+  return st;
+}
+
+/* ---- compare ---- */
+
+enum { C_PREFIX, C_RATIO, C_LOW, C_HIGH, C_VERDICT, C_COLUMNS };
+static const char *const compare_columns[] = {"prefix", "ratio", "ratio_low", "ratio_high", "verdict"};
+
+static void compare_line(const model *m, uint64_t i, FILE *f) {
+  for (size_t c = C_PREFIX; c <= C_HIGH; c++) kvr_put_cell(f, at(m, c, i));
+}
+
+kv_status kvr_export_compare(kvr_job *job, kv_error *err) {
+  static const kvr_page pages[] = {{"cover.gp", "summary"}, {"roofline-compare.gp", "compare"}};
+  model m;
+  unsigned slower = 0, faster = 0;
+  double mean = NAN;
+  char before[256] = "", after[256] = "";
+  kvr_cover *c = calloc(1, sizeof *c);
+  job->pages = pages;
+  job->page_count = 2;
+  kv_status st =
+      c ? open_model(job, compare_columns, C_COLUMNS, &m, err) : kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  if (!c) return st;
+  if (!st) st = kvr_text_attribute(&job->src, "status_before", before, sizeof before, err);
+  if (!st) st = kvr_text_attribute(&job->src, "status_after", m.status, sizeof m.status, err);
+  if (!st) st = kvr_text_attribute(&job->src, "gpu_after", m.gpu, sizeof m.gpu, err);
+  if (!st) st = kvr_text_attribute(&job->src, "gpu_before", after, sizeof after, err);
+  if (!st) st = kvr_number_attribute(&job->src, "mean_ratio", &mean, err);
+  for (uint64_t i = 0; !st && i < m.n; i++) {
+    slower += at(&m, C_VERDICT, i) > 0;
+    faster += at(&m, C_VERDICT, i) < 0;
+  }
+  if (!st) {
+    put_names(&m);
+    kvr_put_finding(job, "FIND_COMPARE",
+                    "%u faster, %u slower, %u undecided; geometric mean of after / before %.3f.", faster,
+                    slower, (unsigned)m.n - faster - slower, mean);
+    st = put_points(&m, "compare.tsv", compare_line, err);
+  }
+  c->kind = "BEFORE AND AFTER  ·  roofline compare";
+  (void)snprintf(c->title, sizeof c->title, "After over before, point by point");
+  (void)snprintf(c->problem, sizeof c->problem, "Did anything get slower?");
+  kvr_cover_row(c, "Before", "%s (%s)", after, before);
+  if (!st) st = finish(&m, c, err);
+  close_model(&m);
+  free(c);
+  return st;
+}

@@ -1,0 +1,32 @@
+# roofline-validate.gp - predicted against measured time, and what is left over. Lines: equal, 12 % and 30 % to either side.
+TITLE = "Predicted against measured"
+FINDING = FIND_VALIDATE
+NOTE = SERIES > 0 ? "" : "This dataset holds no point."
+load 'page.gp'
+if (SERIES > 0) {
+  set lmargin at screen 0.1
+  set rmargin at screen 0.50
+  set tmargin at screen 0.83
+  set bmargin at screen 0.155
+  set logscale xy 10
+  set xrange [10:1e5]
+  set yrange [10:1e5]
+  set format xy "%g"
+  set xlabel "measured (us, log)"
+  set ylabel "predicted (us, log)"
+  set key top left Left reverse font FACE.",10"
+  plot x with lines lw 1.6 lc rgb GREY title "equal", 1.12 * x with lines lw 0.9 dt 2 lc rgb GREY title "12 %", x / 1.12 with lines lw 0.9 dt 2 lc rgb GREY notitle, \
+       1.3 * x with lines lw 0.9 dt 3 lc rgb GREY title "30 %", x / 1.3 with lines lw 0.9 dt 3 lc rgb GREY notitle, \
+       for [s = 0:int(SERIES) - 1] 'validate.tsv' index s using 1:4:5:6 with yerrorbars pt hollow(s) ps 0.9 lw 1 lc rgb colour(s) notitle
+  unset logscale
+  set logscale x 10
+  set lmargin at screen 0.575
+  set rmargin at screen 0.957
+  set yrange [-40:40]
+  set ylabel "predicted over measured - 1 (%)"
+  set key bottom right
+  plot 0 with lines lw 1.6 lc rgb GREY notitle, 12 with lines lw 0.9 dt 2 lc rgb GREY notitle, -12 with lines lw 0.9 dt 2 lc rgb GREY notitle, \
+       30 with lines lw 0.9 dt 3 lc rgb GREY notitle, -30 with lines lw 0.9 dt 3 lc rgb GREY notitle, \
+       for [s = 0:int(SERIES) - 1] 'validate.tsv' index s using 1:7 with points pt filled(s) ps 0.9 lc rgb colour(s) title SERIES_NAME[s + 1]
+}
+unset multiplot

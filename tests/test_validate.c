@@ -1,0 +1,272 @@
+/* roofline validate: the files it reads, its scores, and the model's bars on every measured point of the
+ * tree. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attribute.h"
+#include "kv_test.h"
+#include "measure_ladder.h"
+#include "validate.h"
+
+#define NEAR(a, b, rel) CU_ASSERT(fabs((a) - (b)) <= (rel)*fabs((double)(b)))
+
+static const char header[] =
+    "# format: kvmeasured-1\n# gpu: h200_sxm\n# status: measured: X\n"
+    "kernel\theads\tqueries\tbatch\tprefix\trow_bytes\tlayout\tmedian_us\tlow_us\thigh_us\n";
+
+static kv_status load_text(const char *text, kva_readings *m, kv_error *err) {
+  FILE *f = fopen(kv_tmp("m.tsv"), "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+  (void)fputs(text, f);
+  (void)fclose(f);
+  return kva_readings_load(kv_tmp("m.tsv"), m, err);
+}
+
+static void text_is_read(void) {
+  char text[2000];
+  kva_readings m;
+  (void)snprintf(text, sizeof text,
+                 "%sk\t16\t7\t2\t5000\t576\trandom\t12.5\t12\t14\nk\t8\t9\t1\t0\t1152\tresident\t3\t-\t-\n",
+                 header);
+  CU_ASSERT_EQUAL_FATAL(load_text(text, &m, NULL), KV_OK);
+  CU_ASSERT(m.n == 2 && !strcmp(m.gpu, "h200_sxm") && !strcmp(m.status, "measured: X"));
+  const kva_reading *s = &m.sample[0];
+  CU_ASSERT(s->problem.heads == 16 && s->problem.queries == 7 && s->problem.batch == 2 &&
+            s->problem.tokens == 10000);
+  CU_ASSERT(s->problem.row_bytes == 576 && !strcmp(s->layout, "random"));
+  CU_ASSERT_DOUBLE_EQUAL(s->measured, 12.5e-6, 1e-15);
+  CU_ASSERT_DOUBLE_EQUAL(s->high, 14e-6, 1e-15);
+  CU_ASSERT(isnan(m.sample[1].low) && isnan(s->predicted));
+  kva_readings_free(&m);
+}
+
+static void bad_text_is_refused(void) {
+  static const char *const row[] = {
+      "k\t8\t9\t1\t4096\t1152\trandom\t12\t-\n",      "k\t8\t9\t1\t4096\t1152\trandom\t-\t-\t-\n",
+      "k\t0\t9\t1\t4096\t1152\trandom\t12\t-\t-\n",   "k\t8\t9\t1\t-5\t1152\trandom\t12\t-\t-\n",
+      "k\t8\t9\t1\t4096\t1152\trandom\t-12\t-\t-\n",  "k\t8\t9\t1\t4096\t1152\trandom\tnan\t-\t-\n",
+      "k\t8\t9\t1\t4096\t1152\trandom\t12x\t-\t-\n",  "k\t8\t9\t1\t4096\t99999999\trandom\t12\t-\t-\n",
+      "k\t8\t9\t1\t4096\t1152\trandom\t12\t-\t-\t1\n"};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    char text[2000];
+    kva_readings m;
+    kv_error err = {KV_OK, ""};
+    (void)snprintf(text, sizeof text, "%s%s", header, row[i]);
+    CU_ASSERT_EQUAL(load_text(text, &m, &err), KV_ERR_INPUT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "line 5"));
+    CU_ASSERT_PTR_NULL(m.sample);
+  }
+  kva_readings m;
+  CU_ASSERT_EQUAL(load_text("", &m, NULL), KV_ERR_INPUT);
+  CU_ASSERT_EQUAL(load_text("# format: other-1\n", &m, NULL), KV_ERR_INPUT);
+  CU_ASSERT_EQUAL(load_text("a\tb\n", &m, NULL), KV_ERR_INPUT);
+  CU_ASSERT_EQUAL(kva_readings_load("/nonexistent.tsv", &m, NULL), KV_ERR_IO);
+  CU_ASSERT_EQUAL(kva_readings_load("/nonexistent.h5", &m, NULL), KV_ERR_IO);
+}
+
+/* Scores of three points made up by hand: +10 %, -20 %, and one without a prediction. */
+static void scores_are_what_they_say(void) {
+  char text[2000];
+  kva_readings m;
+  kva_score score[KVA_MAX_SCORES];
+  (void)snprintf(text, sizeof text,
+                 "%sk\t8\t9\t1\t9000\t1152\trandom\t100\t98\t103\nk\t8\t9\t1\t100\t1152\trandom\t100\t-\t-\n"
+                 "other\t8\t9\t1\t100\t1152\tcontiguous\t7\t-\t-\n",
+                 header);
+  CU_ASSERT_EQUAL_FATAL(load_text(text, &m, NULL), KV_OK);
+  m.sample[0].predicted = 110e-6;
+  m.sample[0].predicted_low = 90e-6;
+  m.sample[0].predicted_high = 120e-6;
+  m.sample[1].predicted = 80e-6;
+  m.sample[1].predicted_low = 70e-6;
+  m.sample[1].predicted_high = 99e-6;
+  size_t n = kva_scores(&m, 1, score);
+  CU_ASSERT_EQUAL(n, 6); /* all, k, other, random short, random long, contiguous short */
+  CU_ASSERT(score[0].n == 2 && score[0].skipped == 1);
+  NEAR(score[0].mape, 0.15, 1e-9);
+  NEAR(score[0].worst, 0.20, 1e-9);
+  NEAR(score[0].bias, sqrt(1.1 * 0.8) - 1, 1e-9);
+  NEAR(score[0].covered, 0.5, 1e-9);
+  NEAR(score[0].spread, 0.05, 1e-9);
+  CU_ASSERT(score[2].n == 0 && score[2].skipped == 1);
+  kva_readings_free(&m);
+}
+
+/* The bars of the project on all measured points whose kernel has a program, none of which any value was
+ * fitted to. */
+static void the_model_keeps_its_bars(void) {
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s validate -q --mape 12 --worst 30", kv_program("roofline")), 0);
+  CU_ASSERT_EQUAL(
+      kv_run(NULL, NULL, "%s validate -q --calibration none --mape 12 --worst 30", kv_program("roofline")),
+      0);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s validate -q --mape 0.1", kv_program("roofline")), 1);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s validate -q --mape x", kv_program("roofline")), 2);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s validate /nonexistent.tsv", kv_program("roofline")), 5);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s validate %s", kv_program("roofline"), kv_source("LICENSE")), 3);
+  CU_ASSERT_EQUAL(
+      kv_run(NULL, NULL, "%s validate -q -o %s --json | grep -c '\"schema\": \"roofline-validate\"'",
+             kv_program("roofline"), kv_tmp("v.h5")),
+      0);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "test -s %s", kv_tmp("v.h5")), 0);
+}
+
+/* ---- attribution ---- */
+
+static const kvm_useful useful = {.bytes = 1e6, .flops = 1e6};
+static kvm_roofs roofs_of(double dram) {
+  kvm_roofs r = {.sms = 100};
+  for (int i = 0; i < KVM_RESOURCES; i++)
+    r.chip[i] = r.sm[i] = (kvm_ceiling){dram * 10, KVM_MEASURED, "x", "x"};
+  r.chip[KVM_DRAM].rate = dram;
+  r.mma_best = r.chip[KVM_MMA];
+  for (int i = 0; i < KVM_RESOURCES; i++) r.sm[i].rate = r.chip[i].rate / 100;
+  return r;
+}
+
+static void shares_add_up_and_name_the_cause(void) {
+  kvm_roofs roofs = roofs_of(1e12);
+  /* 1 us floor; the link moves 40 times U at ten times the rate: 4 us; one of 100 SMs does a quarter: 100 us
+   */
+  kvm_work work = {.fits = true,
+                   .blocks = 4,
+                   .busy_sms = 4,
+                   .chip = {1e6, 40e6, 40e6, 1e6, 1e6},
+                   .sm = {0, 10e6, 10e6, 0, 0}};
+  double t5[] = {150e-6}, t6[] = {300e-6, 310e-6, 290e-6}, t7[] = {330e-6, 340e-6, 320e-6};
+  const kva_evidence e = {.useful = &useful,
+                          .work = &work,
+                          .roofs = &roofs,
+                          .scatter = 1,
+                          .resident = {t5, 1, 0.01},
+                          .kernel = {t6, 3, 0},
+                          .whole = {t7, 3, 0},
+                          .seed = 1};
+  kva_attribution a;
+  kva_attribute("k", &e, &a);
+  NEAR(a.t[0], 1e-6, 1e-9);
+  NEAR(a.t[2], 4e-6, 1e-9);
+  NEAR(a.t[4], 100e-6, 1e-9);
+  NEAR(a.cause[KVM_C_WORK].nats, log(4), 1e-9);
+  NEAR(a.cause[KVM_C_PLACEMENT].nats, log(25), 1e-9);
+  NEAR(a.cause[KVM_C_SERIAL].nats, log(1.5), 1e-9);
+  NEAR(a.cause[KVM_C_MEMORY].nats, log(2), 1e-9);
+  NEAR(a.cause[KVM_C_OVERHEAD].nats, log(1.1), 1e-9);
+  NEAR(a.nats, log(330), 1e-9);
+  CU_ASSERT(a.whole && !a.inconsistent && a.largest == KVM_C_PLACEMENT);
+  NEAR(a.cause[KVM_C_MEMORY].gain, 330.0 / 180, 1e-9);
+  CU_ASSERT(a.cause[KVM_C_MEMORY].low < log(2) && log(2) < a.cause[KVM_C_MEMORY].high);
+  CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "placement 3.2 nats (4 of 100 SMs busy)"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "no effect: path, scatter"));
+  kva_attribution again;
+  kva_attribute("k", &e, &again);
+  CU_ASSERT(!memcmp(&a.cause, &again.cause, sizeof a.cause)); /* the same seed, the same intervals */
+}
+
+static void an_impossible_ladder_is_told(void) {
+  kvm_roofs roofs = roofs_of(1e12);
+  kvm_work work = {.fits = true, .blocks = 1, .busy_sms = 1, .chip = {1e6, 1e6, 1e6, 1e6, 1e6}};
+  double t5[] = {3e-6}, t6[] = {2e-6}, t7[] = {2.1e-6};
+  kva_evidence e = {.useful = &useful,
+                    .work = &work,
+                    .roofs = &roofs,
+                    .scatter = 1,
+                    .resident = {t5, 1, 0},
+                    .kernel = {t6, 1, 0},
+                    .whole = {t7, 1, 0},
+                    .seed = 1};
+  kva_attribution a;
+  kva_attribute("k", &e, &a);
+  CU_ASSERT(a.inconsistent && strstr(a.verdict, "INCONSISTENT"));
+  NEAR(a.t[6], 2e-6, 1e-9); /* not clamped */
+  e.whole.n = 0;
+  kva_attribute("k", &e, &a);
+  CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "inconclusive"));
+  CU_ASSERT(!a.whole && !a.cause[KVM_C_OVERHEAD].known);
+}
+
+static void a_copy_at_the_roof_has_no_cause(void) {
+  kvm_roofs roofs = roofs_of(1e12);
+  kvm_work work = {.fits = true,
+                   .blocks = 100,
+                   .busy_sms = 100,
+                   .chip = {1e6, 1e6, 1e6, 1e6, 0},
+                   .sm = {0, 1e4, 1e4, 1e4, 0}};
+  double t5[] = {0.9e-6}, t6[] = {1.03e-6}, t7[] = {1.05e-6};
+  const kva_evidence e = {.useful = &useful,
+                          .work = &work,
+                          .roofs = &roofs,
+                          .scatter = 1,
+                          .resident = {t5, 1, 0},
+                          .kernel = {t6, 1, 0},
+                          .whole = {t7, 1, 0},
+                          .seed = 1};
+  kva_attribution a;
+  kva_attribute("copy", &e, &a);
+  for (int i = 0; i < KVM_CAUSES; i++) CU_ASSERT(exp(a.cause[i].nats) <= 1.1);
+}
+
+/* A kernel of 8 blocks on 100 SMs, measured: 100 us cold, 60 us warm on few rows. */
+static void experiments_climb_the_ladder_too(void) {
+  kvm_roofs roofs = roofs_of(1e12);
+  double cold[] = {100e-6, 101e-6, 99e-6}, warm[] = {60e-6, 61e-6, 59e-6};
+  kva_measured_row row[2] = {{.kind = KVK_SPLIT_PER_HEAD,
+                              .place = KVA_CONTIGUOUS,
+                              .experiment = KVA_COLD_GRAPH,
+                              .batch = 1,
+                              .longest = 4096,
+                              .tokens = 4096,
+                              .useful_bytes = 1e6,
+                              .useful_flops = 1e6,
+                              .time = {.n = 3, .median = 100e-6},
+                              .seconds = cold},
+                             {.kind = KVK_SPLIT_PER_HEAD,
+                              .place = KVA_RESIDENT,
+                              .experiment = KVA_WARM_GRAPH,
+                              .batch = 1,
+                              .longest = 4096,
+                              .tokens = 4096,
+                              .time = {.n = 3, .median = 60e-6},
+                              .seconds = warm}};
+  kva_measured m = {.row = row, .rows = 2, .origin = {.gpu = {.sms = 100}, .seed = 1}};
+  row[0].structure = (kvk_structure){.blocks = 8,
+                                     .tiles = 80,
+                                     .tiles_per_block = 10,
+                                     .unique_kv_bytes = 1e6,
+                                     .link_bytes = 20e6,
+                                     .smem_read_bytes = 10e6,
+                                     .mma_flops = 1e6};
+  row[0].to_contiguous = (kva_interval){NAN, NAN, NAN};
+  kvm_work w = kva_measured_work(&m, &row[0]);
+  NEAR(w.sm[KVM_LINK], 20e6 / 8, 1e-12); /* one of 8 blocks */
+  CU_ASSERT_DOUBLE_EQUAL(w.busy_sms, 8, 0);
+  CU_ASSERT_PTR_EQUAL(kva_measured_resident(&m, &row[0]), &row[1]);
+  double t[8];
+  kva_measured_rungs(&m, &row[0], &roofs, t);
+  NEAR(t[0], 1e-6, 1e-9);
+  NEAR(t[2], 2e-6, 1e-9);  /* 20 MB at 10 TB/s */
+  NEAR(t[4], 25e-6, 1e-9); /* 2.5 MB at 0.1 TB/s */
+  NEAR(t[5], 60e-6, 1e-9);
+  NEAR(t[7], 100e-6, 1e-9);
+  kva_attribution a;
+  kva_measured_attribute(&m, &row[0], &roofs, NULL, &a);
+  NEAR(a.cause[KVM_C_PLACEMENT].nats, log(12.5), 1e-6);
+  NEAR(a.cause[KVM_C_MEMORY].nats, log(100.0 / 60), 1e-6);
+  CU_ASSERT(a.cause[KVM_C_MEMORY].low > 0.45 && a.cause[KVM_C_MEMORY].high < 0.56);
+  CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "split_per_head is 100x"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "8 of 100 SMs busy"));
+}
+
+void suite_validate(void) {
+  static const kv_test_case cases[] = {{"text", text_is_read},
+                                       {"bad text", bad_text_is_refused},
+                                       {"scores", scores_are_what_they_say},
+                                       {"bars", the_model_keeps_its_bars},
+                                       {"shares", shares_add_up_and_name_the_cause},
+                                       {"inconsistent", an_impossible_ladder_is_told},
+                                       {"experiments", experiments_climb_the_ladder_too},
+                                       {"copy", a_copy_at_the_roof_has_no_cause},
+                                       {NULL, NULL}};
+  kv_suite("validate", cases);
+}
