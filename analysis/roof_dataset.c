@@ -7,7 +7,7 @@
 #include "kv_h5.h"
 #include "roof_run.h"
 
-enum { CEILINGS = 2 * KVM_RESOURCES + 6 };
+enum { CEILINGS = 2 * KVM_RESOURCES + 8 };
 
 static kv_status put_root(const kva_run *run, hid_t file, kv_error *err) {
   const kvm_verify *p = &run->point[0].problem;
@@ -94,6 +94,12 @@ static kv_status write_ceilings(const kva_run *run, hid_t file, kv_error *err) {
   add_described(&t, run->gpu, "wgmma", "wgmma_bf16", "FLOP/s");
   add_described(&t, run->gpu, "fma", "fp32", "FLOP/s");
   add_described(&t, run->gpu, "dram_spec", "dram_bw_spec", "B/s");
+  const kva_gather *g = &run->gather;
+  kvm_kind kind = g->kind == KVM_ASSUMED ? KVM_ASSUMED : KVM_INFERENCE;
+  const kvm_ceiling layout = {g->layout.at.ceiling, kind, "", kva_gather_status(g)},
+                    random = {g->random.at.ceiling, kind, "", kva_gather_status(g)};
+  add_ceiling(&t, "gather", "chip", "B/s", &layout);
+  add_ceiling(&t, "gather_random", "chip", "B/s", &random);
   kv_status st = kv_h5_write_strings(file, "ceilings/name", t.n, t.name, "Resource", err);
   if (!st) st = kv_h5_write_strings(file, "ceilings/scope", t.n, t.scope, "Whole chip or one SM", err);
   if (!st)
@@ -126,6 +132,25 @@ static kv_status write_names(const kva_run *run, hid_t file, kv_error *err) {
     st = kv_h5_write_strings(file, "resources/name", 2 * KVM_RESOURCES, resource, "Resource that may bind",
                              err);
   if (!st) st = kv_h5_write_strings(file, "layouts/name", 1, layout, "Where the rows lie", err);
+  return st;
+}
+
+static kv_status write_gather(const kva_run *run, hid_t file, kv_error *err) {
+  const kva_gather_range *g = &run->gather.layout;
+  const struct {
+    const char *name, *long_name, *units;
+    double value;
+  } column[] = {
+      {"layouts/scatter", "Time of a saturating gather over that of contiguous rows, modelled", "1",
+       g->at.scatter},
+      {"layouts/scatter_slow", "The same with every assumed value at its slow end", "1", g->slow.scatter},
+      {"layouts/scatter_fast", "The same with every assumed value at its fast end", "1", g->fast.scatter},
+      {"layouts/gather_ceiling", "Rate of a saturating gather of these rows, modelled", "B/s",
+       g->at.ceiling}};
+  kv_status st = KV_OK;
+  for (size_t i = 0; !st && i < sizeof column / sizeof *column; i++)
+    st = kv_h5_write(file, column[i].name, H5T_IEEE_F64LE, 1, &column[i].value, column[i].units,
+                     column[i].long_name, KV_H5_SMALL, err);
   return st;
 }
 
@@ -291,6 +316,7 @@ kv_status kva_run_write(const kva_run *run, const char *path, const char *comman
   if (!st) st = write_ceilings(run, out.file, err);
   if (!st) st = write_names(run, out.file, err);
   if (!st) st = write_layout(run, out.file, err);
+  if (!st) st = write_gather(run, out.file, err);
   if (!st) st = write_points(run, out.file, err);
   if (!st) return kv_h5_commit(&out, err);
   kv_h5_abort(&out);

@@ -29,7 +29,7 @@ static void predict_point(kva_run *run, uint32_t kernel, const kvm_verify *probl
       .kernel = kernel, .problem = *problem, .measured = NAN, .measured_low = NAN, .measured_high = NAN};
   p->useful = kvm_structure_useful(k, problem);
   p->work = kvm_structure_work(k, problem, run->gpu);
-  p->ladder = kvm_ladder_of(&p->useful, &p->work, &run->roofs, run->contiguous);
+  p->ladder = kvm_ladder_of(&p->useful, &p->work, &run->roofs, run->gather.layout.at.scatter);
   if (p->work.fits) return;
   for (int i = 1; i < 8; i++) p->ladder.t[i] = NAN; /* it cannot run there; the floor stands */
 }
@@ -78,6 +78,17 @@ static void judge_kernels(kva_run *run, const kva_point *slow, const kva_point *
       kva_point_binding(fast));
 }
 
+/* What the layout costs where memory binds. */
+static void judge_layout(kva_run *run) {
+  const kva_gather_range *g = &run->gather.layout;
+  size_t size = sizeof run->verdict;
+  if (run->contiguous || isnan(g->at.scatter)) return;
+  bool none = fmax(g->at.scatter, g->slow.scatter) < 1.05;
+  add(run->verdict, size, " Scatter: %s, %.2f (%.2f to %.2f) where memory binds.",
+      none ? "no effect" : "reading takes longer", g->at.scatter, fmin(g->fast.scatter, g->at.scatter),
+      fmax(g->slow.scatter, g->at.scatter));
+}
+
 static void judge(kva_run *run, const kvm_verify *longest) {
   char time[32];
   size_t size = sizeof run->verdict;
@@ -95,9 +106,10 @@ static void judge(kva_run *run, const kvm_verify *longest) {
       first->useful.bytes / run->roofs.chip[KVM_DRAM].rate >= floor ? "memory" : "matrix instructions");
   rank(run, first, &slow, &fast);
   if (slow) judge_kernels(run, slow, fast);
+  judge_layout(run);
   add(run->verdict, size,
       " These are lower bounds; serial chains, exposed memory%s and launches come on top.",
-      run->contiguous ? "" : ", scatter");
+      isnan(run->gather.layout.at.scatter) ? ", scatter" : "");
 }
 
 kv_status kva_run_predict(kva_run *run, const kvm_verify *problems, uint64_t n, kv_error *err) {

@@ -12,6 +12,7 @@
 
 #include "gpu.h"
 #include "layout.h"
+#include "roof_gather.h"
 #include "verify.h"
 
 #define KVA_UNCALIBRATED "modelled, uncalibrated"
@@ -36,6 +37,7 @@ typedef struct kva_run {
   char layout_name[300];   /* "contiguous", or trace and step */
   kva_layout_stats layout; /* of the file; zeroes without */
   uint64_t layout_tokens;
+  kva_gather gather;       /* of the layout; filled by the caller (kva_gather_of) */
   kvm_structure kernel[KVM_KERNELS];
   kva_point *point; /* kernels of the first prefix, kernels of the second, ... */
   uint64_t points;

@@ -262,6 +262,7 @@ static kv_status make_problems(options *o, kva_run *run, kvm_verify **problems, 
   *problems = st ? NULL : calloc(o->prefixes, sizeof **problems);
   if (!st && !*problems) st = kv_fail(err, KV_ERR_MEMORY, "out of memory");
   if (!st && o->layout) st = use_layout(o, &layout, &p, run, err);
+  if (!st) st = kva_gather_of(run->gpu, o->layout ? &layout : NULL, p.row_bytes, &run->gather, err);
   *n = o->layout ? 1 : o->prefixes;
   for (uint64_t i = 0; !st && i < *n; i++) {
     if (!o->layout) kvm_verify_uniform(&p, o->prefix[i]);

@@ -6,6 +6,7 @@
 
 #include "card.h"
 #include "cli.h"
+#include "mem_params.h"
 
 kv_status roofline_gpus(kvm_gpus *gpus, kv_error *err) {
   char folder[4096];
@@ -38,7 +39,17 @@ static kv_status from_file(const char *name, roofline_gpu *c, kv_error *err) {
   return KV_OK;
 }
 
-kv_status roofline_gpu_choose(const char *name, roofline_gpu *c, kv_error *err) {
+/* Adds what is described of the memory type; a type that nobody describes stays without. */
+static kv_status add_memory(roofline_gpu *c, kv_error *err) {
+  kvm_gpu *g = &c->all.gpu[c->gpu - c->all.gpu];
+  char name[64], relative[80], path[4096];
+  if (!kvm_mem_file(g, name, sizeof name)) return KV_OK;
+  (void)snprintf(relative, sizeof relative, "models/dram/%s", name);
+  if (kv_cli_share(relative, path, sizeof path, NULL)) return KV_OK;
+  return kvm_mem_describe(path, g, err);
+}
+
+static kv_status choose(const char *name, roofline_gpu *c, kv_error *err) {
   char card[200] = "";
   if (name && is_file(name)) return from_file(name, c, err);
   kv_status st = roofline_gpus(&c->all, err);
@@ -64,6 +75,11 @@ kv_status roofline_gpu_choose(const char *name, roofline_gpu *c, kv_error *err) 
     (void)snprintf(c->note, sizeof c->note, "; %.20s is taken for this one, no such card is here", name);
   else (void)snprintf(c->note, sizeof c->note, "; no such card is here");
   return KV_OK;
+}
+
+kv_status roofline_gpu_choose(const char *name, roofline_gpu *c, kv_error *err) {
+  kv_status st = choose(name, c, err);
+  return st ? st : add_memory(c, err);
 }
 
 void roofline_gpu_free(roofline_gpu *c) {

@@ -47,6 +47,25 @@ static void print_problem(const kva_run *run) {
   printf("\n");
 }
 
+/* "4.480 TB/s  x1.02 (1.00 to 1.31)": the ceiling and how much longer than contiguous rows it takes. */
+static void print_range(const char *name, const kva_gather_range *g) {
+  char text[32];
+  printf("  %-10s %16s  %.2f of contiguous's time", name, rate(g->at.ceiling, "B/s", text), g->at.scatter);
+  if (g->slow.scatter != g->fast.scatter)
+    printf(" (%.2f to %.2f; %.3f to %.3f TB/s)", fmin(g->fast.scatter, g->at.scatter),
+           fmax(g->slow.scatter, g->at.scatter), g->slow.ceiling / 1e12, g->fast.ceiling / 1e12);
+  printf("\n");
+}
+
+static void print_gather(const kva_run *run) {
+  const kva_gather *g = &run->gather;
+  printf("gather of %u-B rows, saturated: %s%s%s\n", run->point[0].problem.row_bytes, kva_gather_status(g),
+         g->why[0] ? ": " : "", g->why);
+  if (g->kind == KVM_UNKNOWN) return;
+  print_range(run->contiguous ? "contiguous" : "layout", &g->layout);
+  print_range("random", &g->random);
+}
+
 static void print_ceilings(const kva_run *run) {
   char missing[300];
   printf("ceilings of the chip\n");
@@ -54,6 +73,7 @@ static void print_ceilings(const kva_run *run) {
     print_ceiling(kvm_resource_name((kvm_resource)r), &run->roofs.chip[r],
                   kvm_resource_unit((kvm_resource)r));
   print_ceiling("mma best", &run->roofs.mma_best, "FLOP/s");
+  print_gather(run);
   double ridge = kvm_ridge(&run->roofs);
   if (!isnan(ridge))
     printf("  ridge point %.0f FLOP/B: below it memory is the floor, above it the matrix rate\n", ridge);
@@ -138,6 +158,14 @@ static json_t *problem_json(const kva_run *run) {
                    (int)run->layers);
 }
 
+static json_t *gather_json(const kva_gather_range *g) {
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "ceiling", number(g->at.ceiling),
+                   "ceiling_low", number(g->slow.ceiling), "ceiling_high", number(g->fast.ceiling), "scatter",
+                   number(g->at.scatter), "scatter_slow", number(g->slow.scatter), "scatter_fast",
+                   number(g->fast.scatter), "row_hits", number(g->at.row_hits), "amplification",
+                   number(g->at.amplification));
+}
+
 static json_t *layout_json(const kva_run *run) {
   const kvm_verify *p = &run->point[0].problem;
   if (run->contiguous) return json_pack("{s:s}", "name", run->layout_name);
@@ -153,11 +181,13 @@ kv_status roofline_print_json(const kva_run *run, const char *note, kv_error *er
     (void)json_array_append_new(points, point_json(run, &run->point[i]));
   kva_run_missing(run, missing, sizeof missing);
   json_t *root = json_pack(
-      "{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:s}", "schema", "roofline-1",
-      "schema_version", 1, "status", run->status, "gpu", run->gpu->key, "gpu_name", run->gpu->name, "arch",
-      run->gpu->arch, "note", note + strspn(note, "; "), "problem", problem_json(run), "layout",
-      layout_json(run), "ceilings", ceilings_json(run), "ridge", number(kvm_ridge(&run->roofs)), "missing",
-      missing, "points", points, "verdict", run->verdict);
+      "{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:{s:s, s:o, s:o}, s:o, s:s, s:o, s:s}", "schema",
+      "roofline-1", "schema_version", 1, "status", run->status, "gpu", run->gpu->key, "gpu_name",
+      run->gpu->name, "arch", run->gpu->arch, "note", note + strspn(note, "; "), "problem", problem_json(run),
+      "layout", layout_json(run), "ceilings", ceilings_json(run), "gather", "status",
+      kva_gather_status(&run->gather), "layout", gather_json(&run->gather.layout), "random",
+      gather_json(&run->gather.random), "ridge", number(kvm_ridge(&run->roofs)), "missing", missing, "points",
+      points, "verdict", run->verdict);
   if (!root) return kv_fail(err, KV_ERR_INTERNAL, "the result cannot be written as JSON");
   (void)json_dumpf(root, stdout,
                    JSON_INDENT(1) | JSON_REAL_PRECISION(12)); /* kv_cli_exit() sees a failed stdout */

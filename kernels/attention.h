@@ -137,6 +137,8 @@ typedef struct kvk_emulated {
 /* seed != 0 shuffles the order in which warps run. */
 kv_status kvk_emulate(kvk_kind kind, const kvk_problem *problem, const kvk_options *options, void *workspace,
                       size_t workspace_bytes, uint64_t seed, kvk_emulated *emulated, kv_error *err);
+/* A small kernel with one planted fault (0: none; 1 .. 7: see attn_probe.cu), to test what the emulation finds. */
+void kvk_emulate_probe(int fault, kvk_emulated *emulated);
 kv_status kvk_emulate_merge_state(const kvk_merge *merge, kvk_emulated *emulated, kv_error *err);
 
 /* What a launch does, by its declared loop counts: the model's input. Bytes and operations are of the whole launch,
@@ -149,8 +151,8 @@ typedef struct kvk_structure {
   int tile_rows;            /* query rows a block works on, padding included */
   int used_rows;            /* of which are real, on the fullest block */
   int tile_tokens;          /* keys a loop turn */
-  int stages;               /* tiles in flight; 1: loads and products alternate */
-  uint64_t row_groups;      /* times each prefix row is fetched from L2 into SMs (once an SM group) */
+  int stages;               /* tiles in shared memory; 1: loads and products alternate */
+  uint64_t row_groups;      /* blocks that fetch each prefix row (extend_serial's fetch its latent part twice) */
   uint64_t tiles;           /* loop turns over all blocks */
   uint64_t tiles_per_block; /* of the busiest block */
   uint64_t partials;        /* partial results written and merged, rows of latent values */

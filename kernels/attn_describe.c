@@ -1,79 +1,163 @@
-/* kvk_describe(): what a launch does, as far as it follows from the problem and the way it is cut up. Counts
- * that hang on a kernel's inner loops (bytes through shared memory, executed products, barriers) are NaN here
- * until they are declared. */
-#include <math.h>
+/* What a launch does, by the kernels' loop counts: the numbers behind kvk_describe(). Each count names the code it mirrors;
+ * tests/test_kernels_emulate.c holds the totals against hand-computed cases. */
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "attn_shape.h"
 
-static void of_problem(const kvk_problem *p, const uint64_t *prefix, kvk_structure *s) {
-  double keys = 0, rows = 0;
-  for (int i = 0; i < p->batch; i++) {
-    keys += (double)prefix[i] + (p->tree_slots ? p->queries : 0);
-    rows += (double)prefix[i];
-  }
-  const double out_rows = (double)p->batch * p->queries * p->heads;
-  s->unique_kv_bytes = rows * KVK_ROW_BYTES;
-  s->output_bytes = out_rows * (2 * KVK_LATENT + (p->lse ? 4 : 0));
-  s->useful_flops = 2.0 * p->queries * p->heads * (KVK_ROW_VALUES + KVK_LATENT) * keys;
-  s->exponentials = (double)p->queries * p->heads * keys;
-  s->link_bytes = s->smem_write_bytes = s->smem_read_bytes = s->partial_bytes = s->mma_flops =
-      s->barriers_per_tile = NAN;
+static const double MMA_FLOPS = 2.0 * 16 * 8 * 16;
+
+static uint64_t at_least(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+static uint64_t keys_of(const kvk_problem *p, uint64_t prefix) { return prefix + (p->tree_slots ? (uint64_t)p->queries : 0); }
+
+/* What every kernel of the problem shares. */
+static void describe_problem(const kvk_problem *p, const uint64_t *prefix, kvk_structure *s) {
+  const double rows = (double)p->queries * p->heads;
+  double keys = 0;
+  for (int i = 0; i < p->batch; i++) keys += (double)keys_of(p, prefix[i]);
+  s->unique_kv_bytes = keys * KVK_ROW_BYTES;
+  s->useful_flops = 2 * rows * keys * (KVK_ROW_VALUES + KVK_LATENT);
+  s->output_bytes = p->batch * rows * (2.0 * KVK_LATENT + (p->lse ? 4 : 0));
 }
 
-/* A block per request and head walks all keys alone and fetches every row twice, as K and as V. */
-static void of_extend(kvk_kind kind, const kvk_problem *p, const uint64_t *prefix, kvk_structure *s) {
-  const int tile = kind == KVK_EXTEND_SERIAL_64 ? 64 : 32;
-  s->tile_tokens = tile;
+/* extend_serial.cu: ex_tile() of 8 warps */
+static void describe_extend(const kvk_problem *p, const uint64_t *prefix, uint64_t bn, kvk_structure *s) {
+  const double q_bytes = 32.0 * KVK_ROW_BYTES, heads = p->heads;
+  double keys = 0;
+  for (int i = 0; i < p->batch; i++) {
+    const uint64_t tiles = divide_up(keys_of(p, prefix[i]), bn);
+    s->tiles += tiles * (uint64_t)p->heads;
+    s->tiles_per_block = at_least(s->tiles_per_block, tiles);
+    keys += (double)keys_of(p, prefix[i]);
+  }
+  s->blocks = (uint64_t)p->batch * (uint64_t)p->heads;
+  s->threads = 256;
+  s->smem = (uint32_t)(q_bytes + (double)bn * 2 * KVK_LATENT + 32.0 * (double)bn * 2 + 9.0 * 32 * 4);
   s->tile_rows = 32;
   s->used_rows = p->queries;
+  s->tile_tokens = (int)bn;
   s->stages = 1;
-  s->threads = 256;
-  s->blocks = (uint64_t)p->batch * (uint64_t)p->heads;
   s->row_groups = (uint64_t)p->heads;
   s->launches = 1;
-  /* Q [32][576], a tile of latent columns, weights [32][tile], maxima across 8 warps: extend_serial.cu */
-  s->smem = (uint32_t)(32 * KVK_ROW_BYTES + tile * 2 * KVK_LATENT + 32 * tile * 2 + 9 * 32 * 4);
-  for (int i = 0; i < p->batch; i++) {
-    const uint64_t tiles = (prefix[i] + (uint64_t)tile - 1) / (uint64_t)tile + (p->tree_slots ? 1 : 0);
-    s->tiles += tiles * (uint64_t)p->heads;
-    if (tiles > s->tiles_per_block) s->tiles_per_block = tiles;
-  }
+  s->link_bytes = heads * keys * (2.0 * 2 * KVK_LATENT + 2.0 * KVK_ROPE + 4) + p->batch * heads * p->queries * (double)KVK_ROW_BYTES + s->output_bytes;
+  const double tiles = (double)s->tiles, weights = 32.0 * (double)bn * 2;
+  s->smem_write_bytes = tiles * ((double)bn * (2.0 * 2 * KVK_LATENT + 2 * KVK_ROPE) + weights) + (double)s->blocks * q_bytes;
+  s->smem_read_bytes = tiles * (8 * q_bytes + 8.0 * 8 * KVK_ROW_BYTES + 8 * weights + (double)bn * 2 * KVK_LATENT);
+  s->mma_flops = tiles * 8 * (72 + (double)bn) * MMA_FLOPS;
+  s->exponentials = tiles * 256 * (8 + 4);
+  s->barriers_per_tile = 12;
 }
 
-/* A list of tiles of all (request, group of rows), cut evenly over the blocks. */
-static void of_split(kvk_kind kind, const kvk_problem *p, const kvk_options *o, const uint64_t *prefix,
-                     kvk_structure *s) {
-  const kvk_groups cut = kvk_cut_rows(kind, p->queries, p->heads);
-  const uint64_t blocks = (uint64_t)kvk_split_blocks(o);
-  s->tile_tokens = KVK_TILE;
-  s->tile_rows = 8 * cut.tiles8;
-  s->used_rows = cut.group_rows;
-  s->stages = KVK_STAGES;
-  s->threads = KVK_SPLIT_THREADS;
-  s->row_groups = (uint64_t)cut.groups;
-  s->launches = 2;
-  s->smem = KVK_SMEM_LIMIT; /* no more than that, whatever the number of rows */
+typedef struct split_list { /* attn_split.h: sv_survey() */
+  uint64_t total, workers, share;
+  bool aligned;
+} split_list;
+
+static uint64_t tiles_of(const kvk_problem *p, uint64_t prefix) { return divide_up(keys_of(p, prefix), KVK_TILE); }
+
+static split_list survey(const kvk_problem *p, const kvk_options *o, const kvk_groups *g, const uint64_t *prefix) {
+  const uint64_t blocks = (uint64_t)kvk_split_blocks(o), groups = (uint64_t)g->groups;
+  split_list l = {.aligned = blocks % groups * 32 <= blocks && groups <= blocks};
+  for (int i = 0; i < p->batch; i++) l.total += tiles_of(p, prefix[i]);
+  l.workers = l.aligned ? blocks / groups : blocks;
+  l.share = at_least(divide_up((l.aligned ? 1 : groups) * l.total, l.workers), (uint64_t)kvk_min_split_tiles(o));
+  return l;
+}
+
+/* Segments of default mode: what (request, group) overlaps of the equal shares. */
+static uint64_t count_shares(const kvk_problem *p, const kvk_groups *g, const split_list *l, const uint64_t *prefix) {
+  const uint64_t copies = l->aligned ? 1 : (uint64_t)g->groups;
+  uint64_t segments = 0, at = 0;
   for (int i = 0; i < p->batch; i++)
-    s->tiles += (uint64_t)cut.groups *
-                ((prefix[i] + (uint64_t)(p->tree_slots ? p->queries : 0) + KVK_TILE - 1) / KVK_TILE);
-  const uint64_t least = (uint64_t)kvk_min_split_tiles(o), share = (s->tiles + blocks - 1) / blocks;
-  s->tiles_per_block = share < least ? least : share;
-  s->blocks = s->tiles ? (s->tiles + s->tiles_per_block - 1) / s->tiles_per_block : 0;
-  if (s->blocks > blocks) s->blocks = blocks;
-  s->partials = kvk_most_partials(&cut, p, o);
+    for (uint64_t c = 0; c < copies; c++) {
+      const uint64_t tiles = tiles_of(p, prefix[i]);
+      if (tiles) segments += (at + tiles - 1) / l->share - at / l->share + 1;
+      at += tiles;
+    }
+  return l->aligned ? segments * (uint64_t)g->groups : segments;
 }
 
-kv_status kvk_describe(kvk_kind kind, const kvk_problem *problem, const kvk_options *options,
-                       const uint64_t *prefix, kvk_structure *structure, kv_error *err) {
-  memset(structure, 0, sizeof *structure);
-  kv_status status = kvk_check(kind, problem, options, err);
-  if (status != KV_OK) return status;
-  structure->name = kvk_kind_name(kind);
-  of_problem(problem, prefix, structure);
-  if (kind == KVK_EXTEND_SERIAL_64 || kind == KVK_EXTEND_SERIAL_32)
-    of_extend(kind, problem, prefix, structure);
-  else of_split(kind, problem, options, prefix, structure);
-  structure->warps = structure->threads / 32;
+/* Deterministic mode: piece k goes to block k % blocks; the busiest block's tiles. */
+static kv_status count_pieces(const kvk_problem *p, const kvk_options *o, const kvk_groups *g, const uint64_t *prefix,
+                              uint64_t *segments, uint64_t *busiest) {
+  const uint64_t blocks = (uint64_t)kvk_split_blocks(o), fixed = (uint64_t)(o->fixed_split_tokens / KVK_TILE);
+  uint64_t *load = calloc(blocks, sizeof *load);
+  if (!load) return KV_ERR_MEMORY;
+  *segments = *busiest = 0;
+  for (int i = 0; i < p->batch; i++)
+    for (int c = 0; c < g->groups; c++)
+      for (uint64_t left = tiles_of(p, prefix[i]); left;) {
+        const uint64_t tiles = left < fixed ? left : fixed;
+        load[*segments % blocks] += tiles;
+        *busiest = at_least(*busiest, load[*segments % blocks]);
+        left -= tiles;
+        (*segments)++;
+      }
+  free(load);
   return KV_OK;
+}
+
+/* split_verify.cu: sv_score_tile() of 4 warps, sv_multiply_v() of 4 warps, sv_fetch_tile(); then the merge. */
+static void describe_split(kvk_kind kind, const kvk_problem *p, const kvk_groups *g, uint64_t segments, kvk_structure *s) {
+  const double nt = g->tiles8, tiles = (double)s->tiles, parts = (double)segments, tile_bytes = (double)KVK_TILE * KVK_ROW_BYTES;
+  const bool loads = kind != KVK_MMA_ONLY, works = kind != KVK_LOAD_ONLY;
+  s->threads = KVK_SPLIT_THREADS;
+  s->smem = KVK_SPLIT_SMEM((uint32_t)g->tiles8);
+  s->tile_rows = 8 * g->tiles8;
+  s->used_rows = g->group_rows;
+  s->tile_tokens = KVK_TILE;
+  s->stages = KVK_STAGES;
+  s->row_groups = (uint64_t)g->groups;
+  s->partials = segments * (uint64_t)g->group_rows;
+  s->launches = 2;
+  s->partial_bytes = parts * 8 * nt * (2.0 * KVK_LATENT + 4);
+  s->link_bytes = (loads ? tiles * (tile_bytes + 4 * KVK_TILE) : 0) + parts * g->group_rows * KVK_ROW_BYTES + 2 * s->partial_bytes + s->output_bytes;
+  s->smem_write_bytes = tiles * ((loads ? tile_bytes : 0) + (works ? (3 * 512 + 256) * nt : 0)) + parts * 8 * nt * KVK_ROW_BYTES;
+  s->smem_read_bytes = works ? tiles * (tile_bytes + KVK_TILE * 2.0 * KVK_LATENT + (3 * 512 + 4 * 256) * nt) + parts * 8 * nt * KVK_ROW_BYTES : 0;
+  s->mma_flops = works ? (tiles * (4 * 9 + 4 * 8) + parts * 4 * 9) * nt * MMA_FLOPS : 0; /* a segment's last turn repeats Q K^T */
+  s->exponentials = works ? tiles * 128 * (g->tiles8 > 4 ? 8 : 4) : 0;
+  s->barriers_per_tile = 1; /* beside 5 mbarrier phases */
+  (void)p;
+}
+
+static void describe_merge(const kvk_problem *p, kvk_structure *s) {
+  const double rows = (double)p->batch * p->queries * p->heads;
+  s->blocks = (uint64_t)rows;
+  s->threads = 64;
+  s->tile_rows = s->used_rows = 1;
+  s->launches = 1;
+  s->output_bytes = rows * (2.0 * KVK_LATENT + 4);
+  s->link_bytes = 2 * rows * (2.0 * KVK_LATENT + 4) + s->output_bytes;
+  s->exponentials = 2 * rows * 64;
+}
+
+kv_status kvk_describe(kvk_kind kind, const kvk_problem *p, const kvk_options *o, const uint64_t *prefix, kvk_structure *s,
+                       kv_error *err) {
+  memset(s, 0, sizeof *s);
+  s->name = kvk_kind_name(kind);
+  kv_status status = KV_OK;
+  if (kind == KVK_MERGE_STATE) {
+    describe_merge(p, s);
+  } else if ((status = kvk_check(kind, p, o, err)) != KV_OK) {
+    return status;
+  } else {
+    describe_problem(p, prefix, s);
+    if (kind == KVK_EXTEND_SERIAL_64) describe_extend(p, prefix, 64, s);
+    else if (kind == KVK_EXTEND_SERIAL_32) describe_extend(p, prefix, 32, s);
+    else {
+      const kvk_groups g = kvk_cut_rows(kind, p->queries, p->heads);
+      const split_list l = survey(p, o, &g, prefix);
+      uint64_t segments = count_shares(p, &g, &l, prefix);
+      s->tiles_per_block = l.share < l.total * (l.aligned ? 1 : (uint64_t)g.groups) ? l.share : l.total * (l.aligned ? 1 : (uint64_t)g.groups);
+      if (o->fixed_split_tokens > 0) status = count_pieces(p, o, &g, prefix, &segments, &s->tiles_per_block);
+      s->blocks = (uint64_t)kvk_split_blocks(o);
+      s->tiles = l.total * (uint64_t)g.groups;
+      describe_split(kind, p, &g, segments, s);
+    }
+  }
+  s->warps = s->threads / 32;
+  return status == KV_OK ? KV_OK : kv_fail(err, status, "%s: out of memory", s->name);
 }

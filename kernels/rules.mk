@@ -4,8 +4,8 @@
 # (build/kernels/NAME.ptxas); tests/test_kernels_build.c reads them.
 
 CUDA_ARCHS ?= 80 86 89 90 100 120
-CUDASRC    := $(sort $(wildcard kernels/*.cu))
-# Microbenchmarks and the harness are for a real GPU only.
+# Faults planted for the emulation's tests are for the host only; microbenchmarks and the harness for a real GPU only.
+CUDASRC    := $(filter-out kernels/attn_probe.cu,$(sort $(wildcard kernels/*.cu)))
 DEVICESRC  := kernels/attn_device.cu kernels/gpu_info.cu kernels/harness_device.cu $(wildcard kernels/ceil*.cu)
 EMUSRC     := $(filter-out $(DEVICESRC),$(wildcard kernels/*.cu))
 

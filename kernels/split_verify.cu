@@ -41,6 +41,9 @@ struct sv_smem { /* byte offsets */
   static const uint32_t q_full = unused + 16, q_taken = q_full + 8, bytes = q_taken + 8;
 };
 
+static_assert(sv_smem<5>::bytes == KVK_SPLIT_SMEM(5) && sv_smem<6>::bytes == KVK_SPLIT_SMEM(6) && sv_smem<6>::bytes <= KVK_SMEM_LIMIT,
+              "kvk_describe() states what a block uses");
+
 struct sv_segment {
   uint32_t request, group, first_tile, tiles, partial, prefix;
   uint64_t first; /* of the request's slots */
@@ -453,7 +456,10 @@ KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_se
   v.row = 4 * value_warp + t.lane / 8;
 #pragma unroll
   for (uint32_t i = 0; i < KVK_STAGES; i++) slots[i] = sv_slot_of<NT>(p, seg, v, i);
-  if (MODE == SV_MMA_ONLY) sv_zero_tiles(t, value_warp); /* products of zeros, but for what is left of Q */
+  if (MODE == SV_MMA_ONLY) { /* products of zeros, but for what is left of Q */
+    sv_zero_tiles(t, value_warp);
+    kx_bar_sync(2, 128);
+  }
   sv_fetch_q<NT>(p, t, seg, v);
 #pragma unroll
   for (uint32_t i = 0; i < KVK_STAGES - 3; i++)

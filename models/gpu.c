@@ -34,7 +34,7 @@ static double unit_factor(const char *unit) {
 /* ---- one file ---- */
 
 typedef struct load {
-  const char *path;
+  const char *path, *header; /* the section that names what is described: gpu, memory */
   FILE *file;
   kvm_gpu *gpu;
   kv_error *err;
@@ -133,7 +133,7 @@ static int begin_section(load *l, const char *section) {
   if (!section[0] || !set(l->section, sizeof l->section, section) || !word(section) || strlen(section) > 46)
     return bad(l, "a section is a name of at most 46 letters, digits and _, not", section);
   l->key[0] = '\0';
-  if (!strcmp(section, "gpu")) return 1;
+  if (!strcmp(section, l->header)) return 1;
   kvm_gpu *g = l->gpu;
   if (kvm_gpu_value(g, section)) return bad(l, "given twice:", section);
   if (g->values == MAX_VALUES) return bad(l, "more than 200 values", NULL);
@@ -225,10 +225,13 @@ static kv_status check_whole(load *l, int parsed) {
   if (parsed > 0) {
     l->line = parsed;
     (void)bad(l, "is neither [section] nor key = value", NULL);
-  } else if (!l->gpu->name[0] || !l->gpu->arch[0]) {
+  } else if (!l->gpu->name[0] || (!l->gpu->arch[0] && !strcmp(l->header, "gpu"))) {
     l->status =
         kv_fail(l->err, KV_ERR_INPUT,
                 "%s: the section [gpu] with name and arch is missing; is it a GPU description?", l->path);
+    if (strcmp(l->header, "gpu") != 0)
+      l->status =
+          kv_fail(l->err, KV_ERR_INPUT, "%s: the section [%s] with name is missing", l->path, l->header);
   } else if (parsed < 0) {
     l->status = kv_fail(l->err, KV_ERR_MEMORY, "%s: out of memory", l->path);
   } else {
@@ -237,8 +240,8 @@ static kv_status check_whole(load *l, int parsed) {
   return l->status;
 }
 
-kv_status kvm_gpu_load(const char *path, kvm_gpu *gpu, kv_error *err) {
-  load l = {.path = path, .gpu = gpu, .err = err};
+static kv_status load_values(const char *path, const char *header, kvm_gpu *gpu, kv_error *err) {
+  load l = {.path = path, .header = header, .gpu = gpu, .err = err};
   memset(gpu, 0, sizeof *gpu);
   l.file = fopen(path, "r");
   if (!l.file) return kv_fail(err, KV_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
@@ -246,6 +249,32 @@ kv_status kvm_gpu_load(const char *path, kvm_gpu *gpu, kv_error *err) {
   if (!st) st = check_whole(&l, ini_parse_stream(next_line, &l, entry, &l));
   (void)fclose(l.file);
   if (st) kvm_gpu_free(gpu);
+  return st;
+}
+
+kv_status kvm_gpu_load(const char *path, kvm_gpu *gpu, kv_error *err) {
+  return load_values(path, "gpu", gpu, err);
+}
+
+/* The value to be overridden by one of that name: none, or one without a value. */
+static kvm_value *place_for(kvm_gpu *gpu, const char *name) {
+  for (size_t i = 0; i < gpu->values; i++)
+    if (!strcmp(gpu->value[i].name, name)) return gpu->value[i].kind == KVM_UNKNOWN ? &gpu->value[i] : NULL;
+  return &gpu->value[gpu->values++];
+}
+
+kv_status kvm_gpu_complete(kvm_gpu *gpu, const char *path, const char *header, kv_error *err) {
+  kvm_gpu more;
+  kv_status st = load_values(path, header, &more, err);
+  if (st) return st;
+  kvm_value *grown = realloc(gpu->value, (gpu->values + more.values + 1) * sizeof *grown);
+  if (!grown) st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", path);
+  else gpu->value = grown;
+  for (size_t i = 0; !st && i < more.values; i++) {
+    kvm_value *to = place_for(gpu, more.value[i].name);
+    if (to) *to = more.value[i];
+  }
+  kvm_gpu_free(&more);
   return st;
 }
 

@@ -57,6 +57,11 @@ typedef struct kvm_gpu {
  * missing. On success *gpu is the caller's, to be given to kvm_gpu_free(); on failure it holds nothing. */
 kv_status kvm_gpu_load(const char *path, kvm_gpu *gpu, kv_error *err);
 void kvm_gpu_free(kvm_gpu *gpu); /* safe on a zeroed one */
+/* Adds the values of a description of something on the card (its memory): a file whose section [header] holds
+ * a name. What *gpu has a value for already stays. Moves the values: pointers into them are void. Errors as
+ * kvm_gpu_load().
+ */
+kv_status kvm_gpu_complete(kvm_gpu *gpu, const char *path, const char *header, kv_error *err);
 
 /* The value of that name, or NULL if the description does not list it. A listed one may still be KVM_UNKNOWN.
  */

@@ -348,7 +348,7 @@ static void bound(kvm_ladder *l, double *t, double work, const kvm_ceiling *c, i
   l->binding_sm = sm;
 }
 
-kvm_ladder kvm_ladder_of(const kvm_useful *u, const kvm_work *w, const kvm_roofs *roofs, bool contiguous) {
+kvm_ladder kvm_ladder_of(const kvm_useful *u, const kvm_work *w, const kvm_roofs *roofs, double scatter) {
   kvm_ladder l = {.t = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN}};
   double t = 0;
   bool mma = w->chip[KVM_MMA] > 0; /* merge_state uses none: its few flops go nowhere near a ceiling */
@@ -360,7 +360,12 @@ kvm_ladder kvm_ladder_of(const kvm_useful *u, const kvm_work *w, const kvm_roofs
   l.t[1] = t;
   for (int r = 0; r < KVM_RESOURCES; r++) bound(&l, &t, w->chip[r], &roofs->chip[r], r, false);
   l.t[2] = t;
-  if (contiguous) l.t[3] = t;
+  if (!isnan(scatter)) {
+    kvm_ceiling layout = roofs->chip[KVM_DRAM];
+    layout.rate /= scatter;
+    bound(&l, &t, w->chip[KVM_DRAM], &layout, KVM_DRAM, false);
+    l.t[3] = t;
+  }
   if (isnan(roofs->sms)) return l;
   for (int r = KVM_LINK; r < KVM_RESOURCES; r++) bound(&l, &t, w->sm[r], &roofs->sm[r], r, true);
   l.t[4] = t;

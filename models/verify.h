@@ -153,11 +153,11 @@ kvm_work kvm_structure_work(const kvm_structure *k, const kvm_verify *p, const k
 kvm_useful kvm_structure_useful(const kvm_structure *k, const kvm_verify *p);
 
 /* The ladder of the design, as far as structure and ceilings carry it:
- *   T0 = max(U / R_dram, F / R_mma,best)   T1: with R_mma of the instructions used     T2 = max(T1, W_r /
- * R_r) T3: scatter, = T2 for a contiguous layout, else NaN until the memory model says     T4 = max(T3, W_r,s
- * / R_r,1) A ceiling that is not known takes no part, so T2 and T4 are lower bounds of lower bounds;
- * `missing` says which. T5 (serial), T6 (exposed memory), T7 (overhead) belong to the time model and are NaN
- * here. */
+ *   T0 = max(U / R_dram, F / R_mma,best)   T1: with R_mma of the instructions used   T2 = max(T1, W_r / R_r)
+ *   T3 = max(T2, W_dram x scatter / R_dram): the ceiling of this layout, as mem_model.h has it; the layout's
+ * effect on L2 is not modelled   T4 = max(T3, W_r,s / R_r,1) A ceiling that is not known takes no part, so T2
+ * and T4 are lower bounds of lower bounds; `missing` says which. T5 (serial), T6 (exposed memory), T7
+ * (overhead) belong to the time model and are NaN here. */
 typedef struct kvm_ladder {
   double t[8];
   kvm_resource binding; /* what sets T4 */
@@ -165,6 +165,8 @@ typedef struct kvm_ladder {
   unsigned missing; /* bit r: chip ceiling of r unknown though there is work on it; bit 8 + r: the same of one
                        SM */
 } kvm_ladder;
-kvm_ladder kvm_ladder_of(const kvm_useful *u, const kvm_work *w, const kvm_roofs *roofs, bool contiguous);
+/* scatter: time of this layout over that of contiguous rows at saturation (kvm_mem_gather), 1 for contiguous
+ * rows; NaN where it is not known: then T3 is NaN and T4 leaves it out. */
+kvm_ladder kvm_ladder_of(const kvm_useful *u, const kvm_work *w, const kvm_roofs *roofs, double scatter);
 
 #endif

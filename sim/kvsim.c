@@ -17,7 +17,7 @@ static const command commands[] = {
     {"replay", kvsim_replay, "replay a trace: pool state, scatter of every request, dataset, report"},
     {"whatif", kvsim_whatif, "the recorded schedule under other policies: scatter, cost, benefit, break-even"},
     {"info", kvsim_info, "what a trace holds"},
-    {"import", kvsim_import, "convert a recording of another format to a kvtrace-1 file"},
+    {"import", kvsim_import, "a recording, a live recording's segments, or a public workload: to a kvtrace-1 file"},
     {"sweep", kvsim_sweep, "policies x pools x GPUs, one dataset; goes on where it was interrupted"},
     {"synth", kvsim_synth, "make up a trace from a seed, with known fragmentation"},
     {"diff", kvsim_diff, "where two traces or two datasets differ"},

@@ -260,7 +260,9 @@ static kv_status import_recording(const arguments *a, const char *output, const 
   kv_status st = a->dry_run    ? KV_OK
                  : a->segments ? kvt_import_segments(a->path, output, writer, &segments, err)
                                : kvt_import_recording(a->path, output, writer, err);
-  if (!st && a->json) printf("{\n \"schema\": \"kvsim-import-1\",\n \"output\": \"%s\"\n}\n", output);
+  json_t *said = json_pack("{s:s,s:s}", "schema", "kvsim-import-1", "output", output);
+  if (!st && a->json && json_dumpf(said, stdout, JSON_INDENT(1)) == 0) printf("\n");
+  json_decref(said);
   if (!st && !a->quiet && !a->json) printf("%s: %s\n", output, a->dry_run ? "would be written" : "written");
   return st;
 }

@@ -5,8 +5,10 @@
  * new-token ratio, prefill before decode, chunked prefill (one chunked request at a time), radix prefix cache with LRU
  * eviction of whole leaves, decode without speculation, EAGLE v1 (a draft tree's slots taken each step, the rejected
  * ones given back) and v2 (slots allocated ahead, results handled one step late), retraction when the pool is full.
- * Not modelled: mixed chunks, priorities, LoRA, HiCache, sliding-window or Mamba pools, disaggregation, several ranks,
- * and v1 with pages (v1 is refused there).
+ * Not modelled: overlapped scheduling without speculation (a finished request's one step too many), mixed chunks,
+ * priorities, LoRA, HiCache, sliding-window or Mamba pools, disaggregation, several ranks, and v1 with pages (refused).
+ *
+ * The allocator's order is SGLang's; to see the same schedule under another policy, replay the trace with one (what-if).
  *
  * What a step takes is a parameter, not a prediction: it only sets arrivals against progress. The result is a function
  * of workload, options and seed alone.

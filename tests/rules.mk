@@ -32,7 +32,7 @@ $(B)/bench-%: $(B)/tests/bench_%.o $(TESTHELP) $(LIB)
 .PHONY: test bench
 # KVROOF_BUILD tells the tests where the programs are; SUITE=name runs one suite only.
 test: all $(B)/run-tests
-	KVROOF_BUILD=$(abspath $(B)) KVROOF_SAN='$(SAN)' $(B)/run-tests $(SUITE)
+	KVROOF_BUILD=$(abspath $(B)) KVROOF_SAN='$(SAN)' KVROOF_NVCC='$(NVCC)' $(B)/run-tests $(SUITE)
 
 bench: all $(BENCHSRC:tests/bench_%.c=$(B)/bench-%)
 	@for b in $(BENCHSRC:tests/bench_%.c=$(B)/bench-%); do KVROOF_BUILD=$(abspath $(B)) $$b || exit 1; done

@@ -264,9 +264,13 @@ static void installed_commands_work(void) {
     printf("(sanitizer build: skipped) ");
     return;
   }
-  const char *build = getenv("KVROOF_BUILD");
+  const char *build = getenv("KVROOF_BUILD"), *nvcc = getenv("KVROOF_NVCC");
+  if (!nvcc || !build) {
+    printf("(not run by make test: skipped) ");
+    return;
+  }
   char *err = NULL;
-  int got = kv_run(NULL, &err, "make -s -C '%s' B='%s' install DESTDIR='%s' prefix=/usr", kv_source("."), build ? build : "build", prefix);
+  int got = kv_run(NULL, &err, "make -s -C '%s' B='%s' NVCC='%s' install DESTDIR='%s' prefix=/usr", kv_source("."), build, nvcc, prefix);
   CU_ASSERT_EQUAL(got, 0);
   if (got) fprintf(stderr, "%s", err);
   free(err);

@@ -273,8 +273,12 @@ static void a_layout_is_taken_as_it_is(void) {
   CU_ASSERT_PTR_NULL(strchr(json_string_value(json_object_get(layout, "name")), 033));
   json_t *first = json_array_get(json_object_get(root, "points"), 0);
   CU_ASSERT_DOUBLE_EQUAL(at(first, "useful_kv_bytes"), 4 * 656, 0); /* the shared row counts once */
-  CU_ASSERT(
-      json_is_null(json_array_get(json_object_get(first, "ladder_s"), 3))); /* scatter is not modelled yet */
+  json_t *ladder = json_object_get(first, "ladder_s"), *gather = json_object_get(root, "gather");
+  CU_ASSERT(json_number_value(json_array_get(ladder, 3)) >= json_number_value(json_array_get(ladder, 2)));
+  CU_ASSERT(at(json_object_get(gather, "layout"), "scatter") > 0.5); /* five rows: chance */
+  CU_ASSERT(at(json_object_get(gather, "random"), "ceiling") > 3e12 &&
+            at(json_object_get(gather, "random"), "ceiling") < 4.8e12);
+  CU_ASSERT_PTR_NOT_NULL(strstr(json_string_value(json_object_get(gather, "status")), "calibrated"));
   json_decref(root);
   expect("--gpu h200 --layout rows.h5 --prefix 5", 2, NULL, "--layout");
   expect("--gpu h200 --layout rows.h5 --rows bf16", 2, NULL, "656 B");

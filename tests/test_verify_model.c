@@ -20,7 +20,7 @@ static kvm_ladder ladder(const char *name, unsigned kernel, const kvm_verify *p,
   kvm_structure k = kvm_kernel(kernel, kvm_gpu_sm(g));
   kvm_useful u = kvm_structure_useful(&k, p);
   *w = kvm_structure_work(&k, p, g);
-  return kvm_ladder_of(&u, w, &roofs, true);
+  return kvm_ladder_of(&u, w, &roofs, 1);
 }
 
 #define NEAR(a, b, rel) CU_ASSERT(fabs((a) - (b)) <= (rel)*fabs(b))
@@ -75,6 +75,23 @@ static void floors_of_the_h200(void) {
   l = ladder("h200", 2, &p, &w);
   NEAR(l.t[0], 207.95e-6, 1e-4); /* 164.28 GFLOP / 790 TFLOP/s */
   NEAR(l.t[1], 259.94e-6, 1e-4); /* ... / 632 */
+}
+
+/* T3 of rows that take twice as long: 151.7 MB of useful bytes and the tree's rows at 4.45 / 2 TB/s. */
+static void a_scattered_layout_raises_t3(void) {
+  kvm_verify p = kvm_verify_default(131072);
+  const kvm_gpu *g = gpu("h200");
+  kvm_roofs roofs = kvm_roofs_of(g);
+  kvm_structure k = kvm_kernel(2, 90);
+  kvm_useful u = kvm_structure_useful(&k, &p);
+  kvm_work w = kvm_structure_work(&k, &p, g);
+  kvm_ladder one = kvm_ladder_of(&u, &w, &roofs, 1), two = kvm_ladder_of(&u, &w, &roofs, 2),
+             unknown = kvm_ladder_of(&u, &w, &roofs, NAN), many = kvm_ladder_of(&u, &w, &roofs, 100);
+  CU_ASSERT_DOUBLE_EQUAL(one.t[3], one.t[2], 0);
+  NEAR(many.t[3], 100 * w.chip[KVM_DRAM] / 4.45e12, 1e-12);
+  CU_ASSERT(two.t[3] >= two.t[2] && two.t[3] <= many.t[3] && many.t[4] >= many.t[3]);
+  CU_ASSERT(many.binding == KVM_DRAM && !many.binding_sm);
+  CU_ASSERT(isnan(unknown.t[3]) && !isnan(unknown.t[4]));
 }
 
 static void ridge_points(void) {
@@ -217,6 +234,7 @@ void suite_verify_model(void) {
                                        {"row sizes", row_sizes_are_those_of_the_formats},
                                        {"shared rows", shared_rows_count_once_and_flops_every_time},
                                        {"floors", floors_of_the_h200},
+                                       {"scattered layout", a_scattered_layout_raises_t3},
                                        {"ridge points", ridge_points},
                                        {"missing ceilings", missing_ceilings_stay_missing},
                                        {"serial kernel", serial_kernel_against_its_counters},

@@ -354,7 +354,7 @@ class Writer(threading.Thread):
         self.prefix, self.info, self.initial = prefix, info, initial
         self.seconds, self.most = seconds, most
         self.queue = collections.deque()
-        self.waiting = 0  # slots in the queue
+        self.pushed = self.done = 0  # slots; each is written by one thread only
         self.wake = threading.Event()
         self.asked_to_stop = False
         self.broken = False
@@ -367,10 +367,10 @@ class Writer(threading.Thread):
     def push(self, item, slots=0):
         """Called by the server's thread: as little as there can be."""
         self.queue.append((item, slots))
-        self.waiting += slots
-        if self.waiting > self.most and not self.broken:
+        self.pushed += slots
+        if self.pushed - self.done > self.most and not self.broken:
             self.broken = True
-            say(f"{self.waiting} slots wait to be written: recording ends here")
+            say(f"{self.pushed - self.done} slots wait to be written: recording ends here")
 
     def run(self):
         due = time.monotonic() + self.seconds
@@ -394,7 +394,7 @@ class Writer(threading.Thread):
                     say(f"recording ends here: {type(error).__name__}: {error}")
                     return
                 self.queue.popleft()
-                self.waiting -= slots
+                self.done += slots
 
     def flush(self, last=False):
         with self.lock:

@@ -1,0 +1,80 @@
+#include "roof_gather.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ROWS = 32768 };
+static const kvm_mem_gather none = {NAN, NAN, NAN, NAN, NAN, 0};
+
+static kv_status one_corner(const kvm_mem_params *p, const kvm_mem_rows *list, kvm_mem_gather *g,
+                            kv_error *err) {
+  kvm_mem *mem;
+  kv_status st = kvm_mem_create(p, &mem, err);
+  if (st) return st;
+  st = kvm_mem_scatter(mem, list, ROWS, g, err);
+  kvm_mem_free(mem);
+  return st;
+}
+
+static kv_status range(const kvm_gpu *gpu, const kvm_mem_rows *list, kva_gather_range *r, kv_error *err) {
+  kvm_mem_params p, slow, fast;
+  kv_status st = kvm_mem_params_of(gpu, &p, err);
+  if (!st) st = kvm_mem_corner(gpu, false, &slow, err);
+  if (!st) st = kvm_mem_corner(gpu, true, &fast, err);
+  if (!st) st = one_corner(&p, list, &r->at, err);
+  if (!st) st = one_corner(&slow, list, &r->slow, err);
+  return st ? st : one_corner(&fast, list, &r->fast, err);
+}
+
+/* Scatter is 1 by definition; the ceiling is that of the rows. */
+static void contiguous(const kva_gather_range *random, kva_gather_range *r) {
+  const kvm_mem_gather *from[] = {&random->at, &random->slow, &random->fast};
+  kvm_mem_gather *to[] = {&r->at, &r->slow, &r->fast};
+  for (int i = 0; i < 3; i++) {
+    *to[i] = none;
+    to[i]->ceiling = to[i]->contiguous = from[i]->contiguous;
+    to[i]->scatter = 1;
+  }
+}
+
+static kv_status random_rows(const kvm_gpu *gpu, kvm_mem_rows *list, kva_gather *g, kv_error *err) {
+  double pool = fmin(8589934592.0, kvm_gpu_number(gpu, "mem_bytes") / 2);
+  kvm_mem_pattern pattern = {
+      .pool_rows = (uint64_t)(pool / list->row_bytes), .run = 1, .aligned = true, .seed = 1};
+  int32_t *slot = malloc(ROWS * sizeof *slot);
+  if (!slot) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  kvm_mem_layout(&pattern, slot, ROWS);
+  list->slot = slot;
+  list->n = ROWS;
+  kv_status st = range(gpu, list, &g->random, err);
+  free(slot);
+  return st;
+}
+
+kv_status kva_gather_of(const kvm_gpu *gpu, const kva_layout *layout, uint32_t row_bytes, kva_gather *g,
+                        kv_error *err) {
+  kvm_mem_params p;
+  kv_error why = {KV_OK, ""};
+  kvm_mem_rows list = {.row_bytes = row_bytes, .index_bytes = 4};
+  *g = (kva_gather){.layout = {none, none, none}, .random = {none, none, none}, .kind = KVM_UNKNOWN};
+  if (kvm_mem_params_of(gpu, &p, &why)) {
+    (void)snprintf(g->why, sizeof g->why, "%.199s", why.text);
+    contiguous(&g->random, &g->layout);
+    if (layout) g->layout = g->random;
+    return KV_OK;
+  }
+  g->kind = kvm_mem_kind(gpu);
+  kv_status st = random_rows(gpu, &list, g, err);
+  contiguous(&g->random, &g->layout);
+  if (st || !layout) return st;
+  list.slot = layout->slots;
+  list.n = layout->tokens;
+  return range(gpu, &list, &g->layout, err);
+}
+
+const char *kva_gather_status(const kva_gather *g) {
+  return g->kind == KVM_UNKNOWN   ? "not modelled"
+         : g->kind == KVM_ASSUMED ? "modelled, uncalibrated, some values assumed"
+                                  : "modelled, calibrated on gathers measured on an H200 (2026-11-29)";
+}

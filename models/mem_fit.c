@@ -1,0 +1,224 @@
+#include "mem_fit.h"
+
+#include <errno.h>
+#include <gsl/gsl_errno.h>
+#include <gsl/gsl_multifit_nlinear.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- points ---- */
+
+static bool parse_point(const char *line, kvm_mem_point *p) {
+  unsigned long long footprint, in_flight;
+  double rate;
+  char kernel[16], set[16], more;
+  if (sscanf(line, "%u %u %llu %llu %u %u %lf %15s %15s %c", &p->row_bytes, &p->run, &footprint, &in_flight,
+             &p->sms, &p->batch, &rate, kernel, set, &more) != 9)
+    return false;
+  p->footprint = footprint;
+  p->in_flight = in_flight;
+  p->rate = rate * 1e9;
+  p->aligned = true;
+  p->fit = !strcmp(set, "fit");
+  return (p->fit || !strcmp(set, "held")) && p->row_bytes >= 1 && p->row_bytes <= 65536 && p->sms &&
+         p->batch && in_flight && rate > 0 && isfinite(rate) && footprint / p->row_bytes > p->run &&
+         footprint / p->row_bytes <= INT32_MAX + 1ull;
+}
+
+kv_status kvm_mem_points_load(const char *path, kvm_mem_points *points, kv_error *err) {
+  char line[256];
+  int number = 0;
+  kv_status st = KV_OK;
+  *points = (kvm_mem_points){NULL, 0};
+  FILE *f = fopen(path, "r");
+  if (!f) return kv_fail(err, KV_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+  while (!st && fgets(line, sizeof line, f)) {
+    kvm_mem_point p = {0};
+    number++;
+    if (line[0] == '#' || line[strspn(line, " \t\r\n")] == '\0') continue;
+    kvm_mem_point *grown = realloc(points->point, (points->n + 1) * sizeof *grown);
+    if (!grown) st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", path);
+    else points->point = grown;
+    if (!st && !parse_point(line, &p))
+      st = kv_fail(err, KV_ERR_INPUT,
+                   "%s: line %d is no point (row_bytes run footprint in_flight sms batch GB/s kernel set)",
+                   path, number);
+    if (!st) points->point[points->n++] = p;
+  }
+  (void)fclose(f);
+  if (st) kvm_mem_points_free(points);
+  return st;
+}
+
+void kvm_mem_points_free(kvm_mem_points *points) {
+  free(points->point);
+  *points = (kvm_mem_points){NULL, 0};
+}
+
+/* A small pool is gone through many times, so that what stays in the L2 shows. */
+static uint64_t rows_of(const kvm_mem_point *p, const kvm_mem_params *params, uint64_t sample) {
+  uint64_t bytes = sample ? sample : UINT64_C(16) << 20, flying = p->in_flight * p->sms;
+  if (p->footprint <= 2 * params->l2_bytes && bytes < 12 * p->footprint) bytes = 12 * p->footprint;
+  if (bytes < 4 * flying) bytes = 4 * flying;
+  return bytes / p->row_bytes;
+}
+
+kv_status kvm_mem_predict(const kvm_mem_params *params, const kvm_mem_point *p, uint64_t sample, double *rate,
+                          kv_error *err) {
+  kvm_mem *mem = NULL;
+  kvm_mem_result result;
+  uint64_t n = rows_of(p, params, sample);
+  kvm_mem_pattern pattern = {p->footprint / p->row_bytes, p->run, p->aligned, 7};
+  int32_t *slot = malloc(n * sizeof *slot);
+  kv_status st =
+      slot ? kvm_mem_create(params, &mem, err) : kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
+  if (!st) {
+    kvm_mem_layout(&pattern, slot, n);
+    kvm_mem_rows rows = {.slot = slot,
+                         .n = n,
+                         .row_bytes = p->row_bytes,
+                         .index_bytes = 4,
+                         .in_flight = p->in_flight * p->sms,
+                         .batch = p->batch,
+                         .sms = p->sms,
+                         .footprint = p->footprint};
+    st = kvm_mem_read(mem, &rows, &result, err);
+  }
+  if (!st) *rate = result.rate;
+  kvm_mem_free(mem);
+  free(slot);
+  return st;
+}
+
+/* ---- the fit ---- */
+
+enum { FREE = 7 };
+
+static double *parameter(kvm_mem_params *p, int bit) {
+  double *const at[FREE] = {&p->act,  &p->efficiency, &p->turn, &p->queueing,
+                            &p->near, &p->sm_rate,    &p->issue};
+  return at[bit];
+}
+
+typedef struct problem {
+  kvm_mem_params start;
+  const kvm_mem_points *points;
+  unsigned which;
+  uint64_t sample;
+  unsigned evaluations;
+} problem;
+
+static kvm_mem_params at(const problem *b, const gsl_vector *x) {
+  kvm_mem_params p = b->start;
+  size_t i = 0;
+  for (int bit = 0; bit < FREE; bit++)
+    if (b->which >> bit & 1) *parameter(&p, bit) *= exp(gsl_vector_get(x, i++));
+  if (p.efficiency > 1) p.efficiency = 1;
+  return p;
+}
+
+static int residuals(const gsl_vector *x, void *arg, gsl_vector *f) {
+  problem *b = arg;
+  kvm_mem_params p = at(b, x);
+  size_t row = 0;
+  for (size_t i = 0; i < b->points->n; i++) {
+    double rate;
+    if (!b->points->point[i].fit) continue;
+    if (kvm_mem_predict(&p, &b->points->point[i], b->sample, &rate, NULL)) return GSL_ENOMEM;
+    b->evaluations++;
+    gsl_vector_set(f, row++, log(rate / b->points->point[i].rate));
+  }
+  return GSL_SUCCESS;
+}
+
+/* Huber: residuals beyond 1.5 times the spread count less. */
+static void weigh(const gsl_vector *f, gsl_vector *weight) {
+  double sum = 0;
+  for (size_t i = 0; i < f->size; i++) sum += fabs(gsl_vector_get(f, i));
+  double limit = 1.5 * 1.2533 * sum / (double)f->size; /* mean absolute deviation to standard deviation */
+  for (size_t i = 0; i < f->size; i++) {
+    double r = fabs(gsl_vector_get(f, i));
+    gsl_vector_set(weight, i, r <= limit ? 1 : limit / r);
+  }
+}
+
+static void errors(const gsl_multifit_nlinear_workspace *w, unsigned which, kvm_mem_fitted *fitted) {
+  const gsl_matrix *jacobian = gsl_multifit_nlinear_jac(w);
+  gsl_matrix *covariance = gsl_matrix_alloc(jacobian->size2, jacobian->size2);
+  double free = (double)(jacobian->size1 - jacobian->size2);
+  double variance = free > 0 ? fitted->residual * fitted->residual * (double)jacobian->size1 / free : NAN;
+  size_t i = 0;
+  if (!covariance || gsl_multifit_nlinear_covar(jacobian, 0, covariance)) variance = NAN;
+  for (int bit = 0; bit < FREE; bit++)
+    if (which >> bit & 1) {
+      fitted->error[bit] = isnan(variance) ? NAN : sqrt(variance * gsl_matrix_get(covariance, i, i));
+      i++;
+    }
+  gsl_matrix_free(covariance);
+}
+
+/* Three rounds: the weights of each come from the residuals of the one before. `raw` ends as those of the
+ * last. */
+static int iterate(gsl_multifit_nlinear_workspace *w, gsl_multifit_nlinear_fdf *fdf, gsl_vector *x,
+                   gsl_vector *weight, gsl_vector *raw) {
+  int status = GSL_SUCCESS, info;
+  gsl_vector_set_all(weight, 1);
+  for (int round = 0; round < 3 && !status; round++) {
+    status = gsl_multifit_nlinear_winit(x, weight, fdf, w);
+    if (!status) status = gsl_multifit_nlinear_driver(3, 1e-3, 1e-6, 1e-6, NULL, NULL, &info, w);
+    if (status == GSL_EMAXITER || status == GSL_ENOPROG)
+      status = GSL_SUCCESS; /* the model has steps: no smooth end */
+    gsl_vector_memcpy(x, gsl_multifit_nlinear_position(w));
+    if (!status) status = residuals(x, fdf->params, raw);
+    weigh(raw, weight);
+  }
+  return status;
+}
+
+static double root_mean_square(const gsl_vector *v) {
+  double sum = 0;
+  for (size_t i = 0; i < v->size; i++) sum += gsl_vector_get(v, i) * gsl_vector_get(v, i);
+  return sqrt(sum / (double)v->size);
+}
+
+static kv_status solve(problem *b, size_t n, size_t unknowns, kvm_mem_fitted *fitted, kv_error *err) {
+  gsl_multifit_nlinear_parameters how = gsl_multifit_nlinear_default_parameters();
+  gsl_multifit_nlinear_fdf fdf = {.f = residuals, .n = n, .p = unknowns, .params = b};
+  how.h_df = 0.03; /* steps of 3 %: below that the model's own grain shows */
+  gsl_multifit_nlinear_workspace *w =
+      gsl_multifit_nlinear_alloc(gsl_multifit_nlinear_trust, &how, n, unknowns);
+  gsl_vector *x = gsl_vector_calloc(unknowns), *weight = gsl_vector_alloc(n), *raw = gsl_vector_alloc(n);
+  kv_status st = KV_OK;
+  if (!w || !x || !weight || !raw) st = kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
+  else if (iterate(w, &fdf, x, weight, raw))
+    st = kv_fail(err, KV_ERR_INTERNAL, "memory model: the fit failed");
+  if (!st) {
+    fitted->params = at(b, x);
+    fitted->residual = root_mean_square(raw);
+    errors(w, b->which, fitted);
+  }
+  gsl_multifit_nlinear_free(w);
+  gsl_vector_free(x);
+  gsl_vector_free(weight);
+  gsl_vector_free(raw);
+  return st;
+}
+
+kv_status kvm_mem_fit(const kvm_mem_params *start, const kvm_mem_points *points, unsigned which,
+                      uint64_t sample, kvm_mem_fitted *fitted, kv_error *err) {
+  problem b = {*start, points, which & KVM_FIT_ALL, sample, 0};
+  size_t n = 0, unknowns = (size_t)__builtin_popcount(b.which);
+  *fitted = (kvm_mem_fitted){.params = *start, .error = {NAN, NAN, NAN, NAN, NAN, NAN, NAN}, .residual = NAN};
+  for (size_t i = 0; i < points->n; i++) n += points->point[i].fit;
+  if (!unknowns || n < unknowns)
+    return kv_fail(err, KV_ERR_INPUT, "memory model: %zu points are too few to fit %zu parameters", n,
+                   unknowns);
+  gsl_error_handler_t *before = gsl_set_error_handler_off();
+  kv_status st = solve(&b, n, unknowns, fitted, err);
+  (void)gsl_set_error_handler(before);
+  fitted->points = n;
+  fitted->evaluations = b.evaluations;
+  return st;
+}
