@@ -319,6 +319,7 @@ static void act_duplicate(server *s, const kvs_action *x) {
   int32_t *own = q->row.slot + q->hit;
   for (uint32_t i = 0; i < n; i++) s->holders[own[i]]--;
   give(s, q->id, own, n, KVT_FREE_DUPLICATE, -1);
+  if (x->b & 1024) tell(s, KVT_INSERT, q->id, q->hit, (int32_t)q->rows, -1, NULL, 0);
   tell(s, KVT_REMAP, q->id, q->hit, -1, -1, c->slot + q->hit, n);
   memcpy(own, c->slot + q->hit, n * sizeof *own);
   hold(s, own, n);

@@ -634,7 +634,8 @@ kv_status kvs_whatif_batch(kvs_whatif *f, const kvt_batch *batch, kv_error *err)
   for (uint32_t i = 0; i < batch->events; i++) {
     w->current = kvt_batch_event(batch, i, slot);
     f->batch_event = i;
-    bool other = f->dup.count && (w->current.kind != KVT_REMAP || w->current.request != f->dup.request);
+    bool follows = w->current.kind == KVT_REMAP || w->current.kind == KVT_INSERT;
+    bool other = f->dup.count && (!follows || w->current.request != f->dup.request);
     kv_status st = other ? free_duplicates(f, find(f, f->dup.request), NULL) : KV_OK;
     if (!st) st = on_event[w->current.kind](f, &w->current);
     if (!st) st = w->tell_status;
