@@ -1,6 +1,7 @@
 #include "time_model.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +45,20 @@ static kvm_estimate described(const kvm_gpu *gpu, const char *name) {
   return e;
 }
 
+/* A latency of the description: in cycles, else in seconds times the clock that it was measured at. */
+static kvm_estimate own_value(const kvm_gpu *gpu, const char *name) {
+  char in_seconds[KVM_NAME];
+  kvm_estimate e = described(gpu, name);
+  double clock = gpu ? kvm_gpu_number(gpu, "boost_clock") : NAN;
+  (void)snprintf(in_seconds, sizeof in_seconds, "%s_ns", name);
+  if (!isnan(e.value) || isnan(clock)) return e;
+  e = described(gpu, in_seconds);
+  e.value *= clock;
+  e.low *= clock;
+  e.high *= clock;
+  return e;
+}
+
 static kvm_estimate from_roof(const kvm_ceiling *c) {
   if (isnan(c->rate)) return unknown;
   kvm_estimate e = estimate(c->rate, c->kind, c->source);
@@ -56,7 +71,7 @@ kvm_timing kvm_timing_of(const kvm_gpu *gpu, const kvm_gpu *pipes, const kvm_roo
   kvm_timing t = {.sms = roofs->sms, .mma_best = roofs->mma_best.rate};
   for (int i = 0; i < KVM_PARAMETERS; i++) {
     const char *name = parameter_names[i];
-    kvm_estimate own = described(gpu, name), shared = described(pipes, name);
+    kvm_estimate own = own_value(gpu, name), shared = described(pipes, name);
     /* the same card's own latency, with the range that its architecture's cards span */
     if (!isnan(own.value) && !isnan(shared.value) && shared.low <= own.value && own.value <= shared.high) {
       own.low = shared.low;

@@ -52,8 +52,9 @@ typedef struct kvm_timing {
   double sms, mma_best; /* SMs; chip's best matrix rate, FLOP/s */
 } kvm_timing;
 
-/* From the description, then `pipes` (NULL: none), then the roofs. A value without a range gets one by its
- * kind: measured and spec 5 %, inference 10 %, from memory 20 %; a memory rate of a data sheet reaches down
+/* From the description, then `pipes` (NULL: none), then the roofs. A latency that a description has in
+ * nanoseconds alone (l2_latency_ns, dram_latency_ns) is taken at its boost clock. A value without a range
+ * gets one by its kind: measured and spec 5 %, inference 10 %, from memory 20 %; a memory rate of a data sheet reaches down
  * to 80 %, as published measurements are 78 to 98 % of it. */
 kvm_timing kvm_timing_of(const kvm_gpu *gpu, const kvm_gpu *pipes, const kvm_roofs *roofs);
 /* Of the descriptions in models/pipes/ the one for architecture sm, else the highest below it, else the
