@@ -63,7 +63,8 @@ const kvm_gpu *kvm_pipes_find(const kvm_gpus *pipes, int sm);
 /* Puts a calibrated value in. */
 void kvm_timing_set(kvm_timing *t, kvm_parameter p, double value, double low, double high,
                     const char *source);
-/* Gives the roofs one SM's link rate where the description has none: what the pipes' file says of it. */
+/* Gives the roofs one SM's link rate where the description has none: the most that the pipes' file says of
+ * it, and the chip's from that. */
 void kvm_roofs_complete(kvm_roofs *roofs, const kvm_timing *t);
 /* The first parameter that is needed and not known; KVM_PARAMETERS when all are. */
 kvm_parameter kvm_timing_missing(const kvm_timing *t);
