@@ -220,6 +220,12 @@ void kva_run_missing(const kva_run *run, char *text, size_t size) {
       add(text, size, "%s%s%s", text[0] ? ", " : "", kvm_resource_name((kvm_resource)(b % 8)),
           b >= 8 ? " of one SM" : "");
   if (isnan(run->roofs.sms)) add(text, size, "%snumber of SMs", text[0] ? ", " : "");
+  for (uint32_t k = 0; k < run->kernels && run->points; k++) {
+    const kvm_declared *d = run->program[k];
+    if (d && d->block.roles && !kvm_declared_applies(d, &run->point[0].problem))
+      add(text, size, "%stime of %s (its program loads rows of %u B)", text[0] ? ", " : "",
+          run->kernel[k].name, kvm_declared_row_bytes(d));
+  }
   kvm_parameter p = kvm_timing_missing(&run->timing);
   if (run->declared && p != KVM_PARAMETERS)
     add(text, size, "%s%s of the time model", text[0] ? ", " : "", kvm_parameter_name(p));
