@@ -47,7 +47,9 @@ static const struct argp_option option_list[] = {
      0},
     {"pool", OPT_POOL, "ROWS", 0, "Rows of the KV pool (2Mi, or what the problem needs)", 0},
     {"ceilings", OPT_CEILINGS, "FILE", 0,
-     "Dataset of `roofline calibrate`: ceilings and floor of the measured points", 0},
+     "Dataset of `roofline calibrate`: ceilings and floor of the measured points; without the GPU the same as "
+     "--calibration",
+     0},
     {0}};
 
 static kv_status parse_kernels(roofline_measure_options *o, const char *arg) {
@@ -390,6 +392,7 @@ kv_status roofline_measure(const roofline_measure_run *run, const int *devices, 
     if (!st) st = kept;
     for (int i = 0; !run->json && i < count; i++) {
       char verdict[4096] = "";
+      if (run->quiet) break;
       print_rows(&measured[i]);
       attribute(&measured[i], run, verdict, sizeof verdict);
       if (verdict[0]) printf("\n%s\n", verdict + 1);

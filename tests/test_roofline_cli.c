@@ -68,7 +68,7 @@ static void other_errors_have_their_own_status(void) {
   expect("--gpu h200 --no-report -o /dev/full", 5, NULL, "/dev/full");
   expect("--gpu h200 --no-report -o /nonexistent/x.h5", 5, NULL, "/nonexistent/x.h5");
   expect("--gpu /nonexistent/x.ini", 5, NULL, "x.ini");
-  expect("--gpu h200 --no-report -q >/dev/full", 5, NULL, "standard output");
+  expect("--gpu h200 --no-report --json -q >/dev/full", 5, NULL, "standard output");
   char args[2048];
   (void)snprintf(args, sizeof args, "--gpu h200 --layout %s", kv_source("LICENSE"));
   expect(args, 3, NULL, "not an HDF5 file");
@@ -81,6 +81,38 @@ static void dry_run_and_help_write_nothing(void) {
   CU_ASSERT_NOT_EQUAL(access(kv_tmp("dry.h5"), F_OK), 0);
   expect("--help", 0, "roofline list", NULL);
   expect("--version", 0, "roofline (kvroof)", NULL);
+}
+
+/* -q: neither table nor messages; with --json and without a report, a dataset only where -o asks for one. */
+static void quiet_runs_say_nothing(void) {
+  char *out, *err;
+  CU_ASSERT_EQUAL(roofline("--gpu h200 --no-report -q -o quiet.h5", &out, &err), 0);
+  CU_ASSERT(out[0] == '\0' && err[0] == '\0');
+  CU_ASSERT_EQUAL(access(kv_tmp("quiet.h5"), F_OK), 0);
+  free(out), free(err);
+  (void)unlink(kv_tmp("roofline-b300.h5"));
+  CU_ASSERT_EQUAL(roofline("--gpu b300 --no-report --json", &out, &err), 0);
+  CU_ASSERT(out[0] == '{' && err[0] == '\0');
+  CU_ASSERT_NOT_EQUAL(access(kv_tmp("roofline-b300.h5"), F_OK), 0);
+  free(out), free(err);
+  expect("--gpu b300 --no-report --json -o asked.h5", 0, "{", "wrote asked.h5");
+  expect("--gpu b300 --no-report --json --dry-run", 0, "would write nothing", NULL);
+}
+
+/* A calibration is used or refused, whichever of its two options names it. */
+static void ceilings_are_used_or_refused(void) {
+  char args[2048];
+  expect("--gpu h200 --ceilings /nonexistent.h5 --no-report", 5, NULL, "/nonexistent.h5");
+  expect("--gpu h200 --calibration /nonexistent.h5 --no-report", 5, NULL, "/nonexistent.h5");
+  (void)snprintf(args, sizeof args, "--gpu h200 --no-report --ceilings %s",
+                 kv_source("models/measured/h200-ceilings.h5"));
+  expect(args, 0, "modelled, calibrated on NVIDIA H200", NULL);
+  (void)snprintf(args, sizeof args, "--gpu sm_120 --no-report --ceilings %s",
+                 kv_source("models/measured/h200-ceilings.h5"));
+  expect(args, 3, NULL, "h200-ceilings.h5: measured on NVIDIA H200, not on ");
+  (void)snprintf(args, sizeof args, "--gpu h200 --no-report --calibration none --ceilings %s",
+                 kv_source("models/measured/h200-ceilings.h5"));
+  expect(args, 2, NULL, "--ceilings");
 }
 
 static void commands_that_are_not_built_are_not_listed(void) {
@@ -256,7 +288,7 @@ static void the_verdict_is_exact(void) {
   expect("--gpu h200 --calibration none --heads 64 --no-report", 0, "the floor is 172 us a layer (matrix", NULL);
   expect("--gpu h200 --latent 8192 --rope 1024 --no-report", 0, "No kernel fits: ", NULL);
   expect("--gpu h200 --latent 8192 --rope 1024 --no-report", 0, "does not fit: shared memory", NULL);
-  expect("--gpu sm_120 --no-report", 0, "link              31.488 TB/s  inference", NULL); /* 188 x 64 B x 2.617 GHz */
+  expect("--gpu sm_120 --no-report", 0, "31.488 TB/s  inference          sm_link_per_clk", NULL); /* 188 x 64 B x 2.617 GHz */
 }
 
 static void two_runs_are_the_same_to_the_bit(void) {
@@ -317,13 +349,13 @@ static void a_card_that_is_here_is_taken(void) {
   (void)fclose(f);
   (void)snprintf(command, sizeof command, "cd %s && env KVROOF_PROC_CARDS=%s %s", kv_tmp(""), kv_tmp("cards"),
                  kv_program("roofline"));
-  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s --no-report -q", command), 0);
+  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s --no-report", command), 0);
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "rtx_5090, sm_120); this card is here"));
   free(out), free(err);
-  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s --no-report -q --gpu sm_120", command), 0);
+  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s --no-report --gpu sm_120", command), 0);
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "rtx_5090")); /* sm_120 is the card that is here */
   free(out), free(err);
-  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s --no-report -q --gpu sm_90", command), 0);
+  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s --no-report --gpu sm_90", command), 0);
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "h200_sxm"));
   free(out), free(err);
 }
@@ -345,6 +377,8 @@ void suite_roofline_cli(void) {
                                        {"usage", usage_errors_end_with_2},
                                        {"other errors", other_errors_have_their_own_status},
                                        {"dry run, help", dry_run_and_help_write_nothing},
+                                       {"quiet", quiet_runs_say_nothing},
+                                       {"calibration", ceilings_are_used_or_refused},
                                        {"commands", commands_that_are_not_built_are_not_listed},
                                        {"JSON", json_holds_the_same},
                                        {"list", list_gives_every_description},
