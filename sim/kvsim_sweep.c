@@ -155,7 +155,7 @@ static kv_status resolve(const arguments *a, plan *p, kv_error *err) {
   if (stem > 3 && !strcmp(a->path + stem - 3, ".h5")) stem -= 3;
   int ok = a->output ? ((p->output = strdup(a->output)) ? 1 : -1) : asprintf(&p->output, "%.*s.kvsweep.h5", (int)stem, a->path);
   if (ok < 0 || asprintf(&p->state, "%s.unfinished", p->output) < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  if (!strcmp(p->output, a->path)) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
+  if (kv_cli_same_file(p->output, a->path)) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
   const char *base = strrchr(a->path, '/');
   p->trace = base ? base + 1 : a->path;
   kv_status st = small_number(a->jobs, "--jobs", 64, &jobs, err);

@@ -125,7 +125,7 @@ static kv_status resolve_names(const arguments *a, plan *p, kv_error *err) {
   if (stem > 3 && !strcmp(p->output + stem - 3, ".h5")) stem -= 3;
   ok = a->report ? ((p->report = strdup(a->report)) ? 1 : -1) : asprintf(&p->report, "%.*s.report", (int)stem, p->output);
   if (ok < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  if (!strcmp(p->output, a->path) || (a->trace_out && !strcmp(a->trace_out, a->path)))
+  if (kv_cli_same_file(p->output, a->path) || (a->trace_out && kv_cli_same_file(a->trace_out, a->path)))
     return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
   const char *base = strrchr(a->path, '/');
   p->trace = base ? base + 1 : a->path;
