@@ -120,6 +120,7 @@ kv_status kv_h5_create(const char *path, const char *conventions, const char *cr
     st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", path);
     goto done;
   }
+  watch(out->part); /* before it exists: a signal may come any time */
   fapl = H5Pcreate(H5P_FILE_ACCESS);
   (void)H5Pset_libver_bounds(fapl, H5F_LIBVER_V18, H5F_LIBVER_V18);
   errno = 0;
@@ -130,7 +131,6 @@ kv_status kv_h5_create(const char *path, const char *conventions, const char *cr
     st = kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", path, errno ? strerror(errno) : "HDF5 refused");
     goto done;
   }
-  watch(out->part);
   st = put_root(out->file, conventions, creator, command, err);
 done:
   if (fapl >= 0) (void)H5Pclose(fapl);
@@ -336,7 +336,12 @@ static hid_t create_dataset(hid_t loc, const char *name, hid_t type, hid_t space
     if ((size_t)snprintf(group, sizeof group, "%.*s", (int)(slash - name), name) >= sizeof group) return -1;
     if (kv_h5_group(loc, group, NULL)) return -1;
   }
-  return H5Dcreate2(loc, name, type, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+  /* We write whole chunks, so a cache of them (1 MiB a dataset) would only hold memory. */
+  hid_t dapl = H5Pcreate(H5P_DATASET_ACCESS);
+  (void)H5Pset_chunk_cache(dapl, 1, 0, 1);
+  hid_t dataset = H5Dcreate2(loc, name, type, space, H5P_DEFAULT, dcpl, dapl);
+  (void)H5Pclose(dapl);
+  return dataset;
 }
 
 kv_status kv_h5_write(hid_t loc, const char *name, hid_t type, uint64_t n, const void *data, const char *units,
@@ -484,7 +489,11 @@ kv_status kv_h5_open_column(hid_t loc, const char *path, const char *name, hid_t
   H5O_info_t info;
   if (H5Oget_info_by_name(loc, name, &info, H5P_DEFAULT) < 0 || info.type != H5O_TYPE_DATASET)
     return kv_fail(err, KV_ERR_INPUT, "%s: '%s' is not a dataset", path, name);
-  *dataset = H5Dopen2(loc, name, H5P_DEFAULT);
+  /* Two chunks of the widest column of events are enough for reading in order. */
+  hid_t dapl = H5Pcreate(H5P_DATASET_ACCESS);
+  (void)H5Pset_chunk_cache(dapl, 11, 2 * KV_H5_CHUNK * 4, 1);
+  *dataset = H5Dopen2(loc, name, dapl);
+  (void)H5Pclose(dapl);
   if (*dataset < 0) return kv_fail(err, KV_ERR_INPUT, "%s: dataset '%s' cannot be opened", path, name);
   hid_t space = H5Dget_space(*dataset), type = H5Dget_type(*dataset);
   H5T_class_t class = H5Tget_class(type);
