@@ -144,7 +144,9 @@ static void inconsistent_traces(void) {
   expect("replay outside.h5 --no-report", 3, "slot 9 is outside the pool (1 to 8)");
   expect("replay backwards.h5 --no-report", 3, "time runs backwards");
   expect("info backwards.h5", 3, "time runs backwards");
-  nothing_left("*.kvsim.h5*");
+  nothing_left("twice.kvsim.h5*");
+  nothing_left("outside.kvsim.h5*");
+  nothing_left("backwards.kvsim.h5*");
   expect("replay twice.h5 --no-report --layout-out twice-l.h5 --request 0 --step 1", 3, "free already");
   nothing_left("twice-l.h5*");
   expect("replay twice.h5 --no-report --permissive", 0, "");
