@@ -61,7 +61,7 @@ static void draw_roofs(gsl_rng *rng, const kva_evidence *e, kvm_roofs *roofs) {
     kvm_parameter p;
   } of[] = {{KVM_DRAM, KVM_P_DRAM_RATE},
             {KVM_L2, KVM_P_L2_RATE},
-            {KVM_LINK, KVM_P_L2_RATE},
+            {KVM_LINK, KVM_P_LINK_RATE},
             {KVM_L1, KVM_P_WAVE_RATE},
             {KVM_MMA, KVM_P_MMA_RATE}};
   *roofs = *e->roofs;
