@@ -549,20 +549,21 @@ static kv_status fx_put_names(hid_t file, const fixture_roofline *f) {
   const char *text[8];
   for (size_t i = 0; i < 8; i++) text[i] = described[i % 2];
   static const char *const resources[] = {"dram", "l2", "mma"};
-  static const char *const gpu[4][5] = {
-      {"dram_bw_spec", "dram_row_bytes", "l2_bytes", "l2_bw_measured", "smem_per_sm"},
-      {"4.8e12", "", "52428800", "", "233472"},
-      {"B/s", "B", "B", "B/s", "B"},
-      {"spec", "unknown", "spec", "unknown", "spec"}};
+  static const char *const gpu[4][6] = {
+      {"dram_bw_spec", "dram_row_bytes", "l2_bytes", "l2_bw_measured", "smem_per_sm", "tlb_reach"},
+      {"4.8e12", "", "52428800", "", "233472", "68719476736"},
+      {"B/s", "B", "B", "B/s", "B", "B"},
+      {"spec", "unknown", "spec", "unknown", "spec", "assumed"}};
   kv_status st = kv_h5_write_strings(file, "kernels/name", f->kernels, fx_kernels, "kernel", NULL);
   if (!st) st = kv_h5_write_strings(file, "kernels/description", f->kernels, text, "what it does", NULL);
   if (!st) st = kv_h5_write_strings(file, "layouts/name", f->layouts, fx_layouts, "layout", NULL);
   if (!st) st = kv_h5_write_strings(file, "resources/name", 3, resources, "resource", NULL);
   static const char *const columns[] = {"gpu/name", "gpu/value", "gpu/unit", "gpu/kind"};
   for (size_t i = 0; i < 4 && !st; i++)
-    st = kv_h5_write_strings(file, columns[i], 5, gpu[i], "GPU description", NULL);
+    st = kv_h5_write_strings(file, columns[i], 6, gpu[i], "GPU description", NULL);
   for (size_t i = 0; i < 8; i++) text[i] = "vendor's data sheet, page 3";
-  return st ? st : kv_h5_write_strings(file, "gpu/source", 5, text, "source", NULL);
+  text[5] = "no public source found; between 4 GiB and all of the memory";
+  return st ? st : kv_h5_write_strings(file, "gpu/source", 6, text, "source", NULL);
 }
 
 static kv_status fx_put_ceilings(hid_t file, const fixture_roofline *f) {

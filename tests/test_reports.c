@@ -78,9 +78,9 @@ static void expect_report(const char *dir, const char *name, const char *const *
 static const char *const kvsim_figures[] = {"summary",    "pool",     "fragmentation", "run-lengths",
                                             "milestones", "pool-map", "overhead"};
 static const char *const roofline_figures[] = {"summary", "roofline", "bandwidth", "time",
-                                               "ladder",  "bytes",    "ceilings"};
+                                               "ladder",  "bytes",    "ceilings", "description"};
 #define KVSIM_PAGES 7
-#define ROOFLINE_PAGES 7
+#define ROOFLINE_PAGES 8
 
 static kv_status report(const char *dataset, const char *dir, kv_error *err) {
   kv_status st = kvr_report(dataset, dir, share(), NULL, err);
@@ -177,6 +177,9 @@ static void a_measured_roofline_gives_all_its_pages(void) {
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "extend_serial"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "measured"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "dram_row_bytes")); /* a missing description value is named */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "tlb_reach = 68719476736 B: no public source found; between 4 GiB"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "6 values: 3 known, 1 assumed (guesses), 2 missing"));
+    CU_ASSERT_PTR_NULL(strstr(text, "Nothing was filled in"));
   }
   free(text);
   keep(file, "roofline-measured");
@@ -203,7 +206,10 @@ static void a_modelled_roofline_says_so(void) {
   CU_ASSERT_EQUAL_FATAL(report(file, dir, &err), KV_OK);
   expect_report(dir, "sm120", roofline_figures, ROOFLINE_PAGES);
   char *text = pdf_text(kv_tmp("sm120/sm120.pdf"));
-  if (text) CU_ASSERT_PTR_NOT_NULL(strstr(text, "modelled, uncalibrated"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "modelled, uncalibrated"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "no kernel was run"));
+  }
   free(text);
   keep(file, "roofline-modelled");
 }
@@ -365,7 +371,7 @@ static void a_missing_dataset_is_named(void) {
                                       "scattered/run_count", "milestones/event", "milestones/rows",
                                       "final/slot_state",    "final/slot_owner", "samples/tlb_pages"};
   static const char *const roofline[] = {"points/prefix", "points/measured", "points/t2", "kernels/name",
-                                         "layouts/name",  "ceilings/value",  "gpu/kind",  "resources/name"};
+                                         "layouts/name",  "ceilings/value",  "gpu/kind",  "gpu/source", "resources/name"};
   char a[1024], b[1024]; /* kv_tmp's texts live for 16 calls */
   const fixture_roofline r = {.kernels = 2, .layouts = 1, .prefixes = 2};
   strcpy(a, kv_tmp("whole.h5"));
