@@ -390,7 +390,7 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
     st = measure(o, &run, &problems[0], command, why, err);
     if (st != KV_END) goto done;
     st = KV_OK;
-    (void)snprintf(note, sizeof note, "%s; not measured: %s", chosen.note, why);
+    (void)snprintf(note, sizeof note, "%s; times of kernels are not measured: %s", chosen.note, why);
   }
   if (!st) st = kva_run_predict(&run, problems, n, err);
   if (!st) st = deliver(o, &run, note, command, err);

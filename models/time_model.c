@@ -143,6 +143,7 @@ kvm_parameter kvm_timing_missing(const kvm_timing *t) {
 kvm_work kvm_declared_work(const kvm_declared *kernel, const kvm_verify *problem, const kvm_gpu *gpu) {
   kvm_work w = kvm_structure_work(&kernel->structure, problem, gpu);
   kvm_program_work sum = {0};
+  if (!kvm_declared_applies(kernel, problem)) return w;
   for (unsigned r = 0; r < kernel->block.roles; r++) {
     const kvm_role *role = &kernel->block.role[r];
     kvm_program_work one = kvm_program_count(&role->tile);
@@ -364,7 +365,7 @@ static const kvm_prediction nothing = {.resident = NAN,
 kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction *p, kv_error *err) {
   trial x = {.relief = {1, 1, 1, 1, 1}};
   *p = nothing;
-  if (!q->kernel->block.roles || !q->work->fits || !q->work->blocks) return KV_OK;
+  if (!kvm_declared_applies(q->kernel, q->problem) || !q->work->fits || !q->work->blocks) return KV_OK;
   if (kvm_timing_missing(q->timing) != KVM_PARAMETERS) return KV_OK;
   for (int i = 0; i < KVM_PARAMETERS; i++) x.v[i] = q->timing->p[i].value;
   kv_status st = kernel_time(q, &x, memo, &p->resident, NULL, err);

@@ -69,7 +69,8 @@ void kvm_roofs_complete(kvm_roofs *roofs, const kvm_timing *t);
 /* The first parameter that is needed and not known; KVM_PARAMETERS when all are. */
 kvm_parameter kvm_timing_missing(const kvm_timing *t);
 
-/* Executed work of a declared kernel: kvm_structure_work(), with what its programs count where it has any. */
+/* Executed work of a declared kernel: kvm_structure_work(), with what its programs count where it has any
+ * for rows of this size. */
 kvm_work kvm_declared_work(const kvm_declared *kernel, const kvm_verify *problem, const kvm_gpu *gpu);
 
 /* Simulations already made; several predictions of one run share one. Zero it before use. */
@@ -92,7 +93,7 @@ typedef enum kvm_cause {
 const char *kvm_cause_name(kvm_cause c); /* "path", "work", ...; cause i lies between T_i and T_(i+1) */
 
 typedef struct kvm_prediction {
-  bool known; /* false: no program, does not fit, or a parameter is missing; all else is NaN then */
+  bool known; /* false: no program for these rows, does not fit, or a parameter is missing; all else is NaN then */
   double resident, aliased, cold; /* s, the kernel: nothing misses, slot numbers miss, rows too */
   double whole;                   /* s, T7 */
   double low,

@@ -133,6 +133,7 @@ typedef struct kvm_structure {
   uint32_t score_bytes;      /* bytes through shared memory a score (partial scores, P) */
   uint32_t index_bytes;      /* a slot number */
   uint32_t block_elements;   /* elements grid only */
+  uint32_t row_bytes;        /* of the rows that a kernel's program loads; 0: 2 x KVM_DECLARED_VALUES */
 } kvm_structure;
 
 /* The kernels of this project, as they are declared for architecture `sm` (90, 120): extend_serial,

@@ -244,6 +244,21 @@ static void dataset_has_units_and_the_agreed_columns(void) {
   (void)H5Fclose(file);
 }
 
+/* What the verdict says of batches, of ceilings that nobody published, and of rows that do not fit. */
+static void the_verdict_is_exact(void) {
+  expect("--gpu h200 --no-report --batch 4 --prefix 4096", 0, "At 4 requests of 4096 tokens, the floor is ", NULL);
+  expect("--gpu h200 --no-report", 0, " us a layer (memory). Modelled at ", NULL);
+  expect("--gpu gb10 --no-report", 0, "work unknown (no ceiling of l2, link, l1), work and placement together", NULL);
+  expect("--gpu gb10 --no-report", 0, "measured by others bf16_measured", NULL);
+  /* 164.28 GFLOP: 171.8 us at 956.4 TFLOP/s, 254.4 at the 645.7 of mma.sync: the path is 1.48x, not work */
+  expect("--gpu h200 --heads 64 --rows fp8-656 --no-report", 0, "that: path 1.48x, work ", NULL);
+  expect("--gpu h200 --heads 64 --no-report", 0, "the floor is 172 us a layer (matrix", NULL);
+  expect("--gpu h200 --calibration none --heads 64 --no-report", 0, "the floor is 172 us a layer (matrix", NULL);
+  expect("--gpu h200 --latent 8192 --rope 1024 --no-report", 0, "No kernel fits: ", NULL);
+  expect("--gpu h200 --latent 8192 --rope 1024 --no-report", 0, "does not fit: shared memory", NULL);
+  expect("--gpu sm_120 --no-report", 0, "link              31.488 TB/s  inference", NULL); /* 188 x 64 B x 2.617 GHz */
+}
+
 static void two_runs_are_the_same_to_the_bit(void) {
   char *same;
   setenv("SOURCE_DATE_EPOCH", "1700000000", 1);
@@ -277,6 +292,8 @@ static void a_layout_is_taken_as_it_is(void) {
   CU_ASSERT(at(layout, "tokens") == 5 && at(layout, "rows") == 4 && at(layout, "runs") == 3 &&
             at(layout, "sectors") == 83);
   CU_ASSERT_PTR_NULL(strchr(json_string_value(json_object_get(layout, "name")), 033));
+  CU_ASSERT_PTR_NOT_NULL(strstr(json_string_value(json_object_get(root, "verdict")),
+                                "At 2 requests, longest 3 tokens (5 in all), the floor is "));
   json_t *first = json_array_get(json_object_get(root, "points"), 0);
   CU_ASSERT_DOUBLE_EQUAL(at(first, "useful_kv_bytes"), 4 * 656, 0); /* the shared row counts once */
   json_t *ladder = json_object_get(first, "ladder_s"), *gather = json_object_get(root, "gather");
@@ -332,6 +349,7 @@ void suite_roofline_cli(void) {
                                        {"JSON", json_holds_the_same},
                                        {"list", list_gives_every_description},
                                        {"dataset", dataset_has_units_and_the_agreed_columns},
+                                       {"verdict", the_verdict_is_exact},
                                        {"deterministic", two_runs_are_the_same_to_the_bit},
                                        {"layout", a_layout_is_taken_as_it_is},
                                        {"card", a_card_that_is_here_is_taken},

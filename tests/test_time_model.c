@@ -449,6 +449,23 @@ static void a_prediction_is_quick(void) {
   if (!getenv("KVROOF_SAN") || !*getenv("KVROOF_SAN")) CU_ASSERT(best < 0.1); /* with gains and interval */
 }
 
+/* The Triton kernel's program loads rows of 1152 B; what it would do with others, nobody wrote down. */
+static void a_program_is_for_its_rows_alone(void) {
+  kvm_verify p = kvm_verify_default(131072);
+  asked a;
+  p.row_bytes = kvm_rows_bytes(KVM_ROWS_FP8_656, p.latent, p.rope);
+  kvm_verify_uniform(&p, 131072);
+  const kvm_declared *k = named("sglang_extend_32x64", 90);
+  ask("h200", k, &p, &a);
+  CU_ASSERT(!a.p.known && isnan(a.ladder.t[7]) && a.ladder.t[4] > 0);
+  NEAR(a.work.chip[KVM_LINK], 8.0 * 131081 * (656 + 656 * 512.0 / 576 + 8) + 82944 + 74016, 1e-9);
+  p.latent = 8192;
+  p.rope = 1024;
+  p.row_bytes = kvm_rows_bytes(KVM_ROWS_BF16, p.latent, p.rope);
+  ask("h200", k, &p, &a);
+  CU_ASSERT(!a.p.known && !a.work.fits);
+}
+
 static void without_a_latency_there_is_no_time(void) {
   kvm_verify p = kvm_verify_default(4096);
   const kvm_gpu *gpu;
@@ -527,6 +544,7 @@ void suite_time_model(void) {
                                        {"own latencies", a_description_s_own_latency_counts},
                                        {"ladder", ladder_climbs},
                                        {"quick", a_prediction_is_quick},
+                                       {"other rows", a_program_is_for_its_rows_alone},
                                        {"missing latency", without_a_latency_there_is_no_time},
                                        {"planted causes", planted_causes_show_on_their_rung},
                                        {NULL, NULL}};
