@@ -98,7 +98,7 @@ double kvr_highest(const kvr_roof *list, size_t n) {
 
 /* ---- the table of ceilings ---- */
 
-#define TABLE_ROWS 16u
+#define TABLE_ROWS 24u
 
 void kvr_missing_values(const kvr_roofline *r, char *text, size_t size) {
   size_t at = 0;
@@ -125,51 +125,126 @@ static double missing_count(const kvr_roofline *r) {
   return n;
 }
 
-/* The description of the GPU in three columns down to the footer; what is missing stands out. */
-static void put_description(const kvr_roofline *r, FILE *f, double y) {
-  const double pitch = 12.5, bottom = KVR_PAGE_HEIGHT - 48, wide = (KVR_PAGE_WIDTH - 72) / 3;
-  char text[400], line[512];
-  (void)snprintf(text, sizeof text, "Description of this GPU: %s values, %s of them missing",
-                 kvr_count((double)r->gpu_row.n).text, kvr_count(missing_count(r)).text);
-  kvr_put_label(f, &(kvr_label){.x = 36, .y = y, .size = 10.5, .bold = true, .colour = "#333333"}, text);
-  uint64_t down = (uint64_t)((bottom - y) / pitch) - 1, each = (r->gpu_row.n + 2) / 3;
+static bool assumed(const kvr_roofline *r, uint64_t i) {
+  return !strcmp(kvr_word_at(&r->gpu_kind, i), "assumed");
+}
+
+static double assumed_count(const kvr_roofline *r) {
+  double n = 0;
+  for (uint64_t i = 0; i < r->gpu_row.n; i++) n += assumed(r, i);
+  return n;
+}
+
+#define PITCH 12.5
+#define BOTTOM (KVR_PAGE_HEIGHT - 48)
+
+static void put_line(FILE *f, double x, double y, double width, bool bold, const char *colour,
+                     const char *text) {
+  char line[512];
+  (void)kvr_wrap(text, 8.5, bold, width, 1, line, sizeof line);
+  kvr_put_label(f, &(kvr_label){.x = x, .y = y, .size = 8.5, .bold = bold, .colour = colour}, line);
+}
+
+/* The description of the GPU in three columns; what is missing and what is assumed stands out. Returns how many
+ * values there was room for. */
+static uint64_t put_description(const kvr_roofline *r, FILE *f, double y, double bottom) {
+  const double wide = (KVR_PAGE_WIDTH - 72) / 3;
+  char text[400];
+  uint64_t down = bottom > y + PITCH ? (uint64_t)((bottom - y) / PITCH) : 1, each = (r->gpu_row.n + 2) / 3;
   if (each > down) each = down;
-  for (uint64_t i = 0; i < r->gpu_row.n && i < 3 * each; i++) {
-    bool missing = !*kvr_word_at(&r->gpu_value, i);
-    const kvr_label label = {.x = 36 + wide * (double)(i / each),
-                             .y = y + 4 + pitch * (double)(i % each + 1),
-                             .size = 8.5,
-                             .bold = missing,
-                             .colour = missing ? "#D55E00" : "#000000"};
+  uint64_t shown = r->gpu_row.n < 3 * each ? r->gpu_row.n : 3 * each;
+  for (uint64_t i = 0; i < shown; i++) {
+    bool missing = !*kvr_word_at(&r->gpu_value, i), bold = missing || assumed(r, i);
     const char *unit = strcmp(kvr_word_at(&r->gpu_unit, i), "1") ? kvr_word_at(&r->gpu_unit, i) : "";
     if (missing) (void)snprintf(text, sizeof text, "%.60s: missing", kvr_word_at(&r->gpu_row, i));
     else
       (void)snprintf(text, sizeof text, "%.60s: %.60s%s%.20s (%.30s)", kvr_word_at(&r->gpu_row, i),
                      kvr_word_at(&r->gpu_value, i), *unit ? " " : "", unit, kvr_word_at(&r->gpu_kind, i));
-    (void)kvr_wrap(text, 8.5, missing, wide - 10, 1, line, sizeof line);
-    kvr_put_label(f, &label, line);
+    put_line(f, 36 + wide * (double)(i / each), y + PITCH * (double)(i % each), wide - 10, bold,
+             missing ? "#D55E00" : "#000000", text);
   }
+  return shown;
+}
+
+/* Up to two lines; returns the y of the last. */
+static double put_lines(FILE *f, double y, const char *text) {
+  char lines[900];
+  size_t n = kvr_wrap(text, 8.5, false, KVR_PAGE_WIDTH - 72, 2, lines, sizeof lines);
+  char *second = n > 1 ? strchr(lines, '\n') : NULL;
+  if (second) *second++ = '\0';
+  put_line(f, 36, y, KVR_PAGE_WIDTH - 72, false, "#000000", lines);
+  if (second) put_line(f, 46, y += PITCH, KVR_PAGE_WIDTH - 72, false, "#000000", second);
+  return y;
+}
+
+/* Each assumed value with what its description says of it: the range, and why. */
+static void put_assumed(const kvr_roofline *r, FILE *f, double y) {
+  char text[700];
+  double all = assumed_count(r), shown = 0;
+  if (all == 0) return;
+  put_line(f, 36, y, KVR_PAGE_WIDTH - 72, true, "#333333", "Assumed values: guesses, each with its range or reason");
+  for (uint64_t i = 0; i < r->gpu_row.n; i++) {
+    if (!assumed(r, i)) continue;
+    y += PITCH;
+    if (y + 2 * PITCH > BOTTOM && shown + 1 < all) {
+      (void)snprintf(text, sizeof text, "and %.0f more: see /gpu of the dataset", all - shown);
+      put_line(f, 36, y, KVR_PAGE_WIDTH - 72, true, "#333333", text);
+      return;
+    }
+    (void)snprintf(text, sizeof text, "%.60s = %.60s %.20s: %.500s", kvr_word_at(&r->gpu_row, i),
+                   kvr_word_at(&r->gpu_value, i), kvr_word_at(&r->gpu_unit, i), kvr_word_at(&r->gpu_source, i));
+    y = put_lines(f, y, text);
+    shown++;
+  }
+}
+
+static kv_status put_described(const kvr_roofline *r, kv_error *err) {
+  FILE *f;
+  char rest[120] = "";
+  kv_status st = kvr_job_open(r->job, "description-labels.gp", &f, err);
+  if (st) return st;
+  double lines = fmin(2 * assumed_count(r), 12), kept = lines > 0 ? PITCH * (lines + 2) : 0;
+  uint64_t shown = put_description(r, f, 96, BOTTOM - kept);
+  uint64_t down = (shown + 2) / 3;
+  put_assumed(r, f, 96 + PITCH * ((double)down + 0.8));
+  if (shown < r->gpu_row.n)
+    (void)snprintf(rest, sizeof rest, " The first %llu are shown, the rest is in /gpu of the dataset.",
+                   (unsigned long long)shown);
+  kvr_put_number(r->job->vars, "DESCRIBED", (double)r->gpu_row.n);
+  kvr_put_finding(r->job, "FIND_DESCRIPTION",
+                  "%s values: %s known, %s assumed (guesses), %s missing; a missing value stays missing.%s",
+                  kvr_count((double)r->gpu_row.n).text,
+                  kvr_count((double)r->gpu_row.n - assumed_count(r) - missing_count(r)).text,
+                  kvr_count(assumed_count(r)).text, kvr_count(missing_count(r)).text, rest);
+  return kvr_job_close(r->job, &f, err);
 }
 
 kv_status kvr_put_ceilings(const kvr_roofline *r, kv_error *err) {
   static const char *const head[5] = {"resource", "scope", "ceiling", "kind", "source"};
   FILE *f;
+  char rest[120] = "", guesses[160] = "No ceiling is a guess.";
+  double y = 90;
+  unsigned assumptions = 0;
   kv_status st = kvr_job_open(r->job, "ceiling-labels.gp", &f, err);
   if (st) return st;
-  double y = 90;
   if (r->ceilings.rows) put_ceiling_row(f, y, head, true);
   uint64_t shown = r->ceilings.rows < TABLE_ROWS ? r->ceilings.rows : TABLE_ROWS;
   for (uint64_t i = 0; i < shown; i++) {
-    kvr_word value = kvr_si(r->ceilings.value[0][i], kvr_word_at(&r->unit, i));
+    const char *unit = kvr_word_at(&r->unit, i);
+    kvr_word value = kvr_si(r->ceilings.value[0][i], *unit == '1' ? unit + 1 : unit); /* 4.16 T/s, not T1/s */
     const char *const cell[5] = {kvr_word_at(&r->ceiling, i), kvr_word_at(&r->scope, i), value.text,
                                  kvr_word_at(&r->kind, i), kvr_word_at(&r->source, i)};
-    put_ceiling_row(f, y += 16.5, cell, false);
+    put_ceiling_row(f, y += 15.5, cell, false);
   }
-  put_description(r, f, y + 30);
+  for (uint64_t i = 0; i < r->ceilings.rows; i++) assumptions += !strcmp(kvr_word_at(&r->kind, i), "assumed");
+  if (assumptions)
+    (void)snprintf(guesses, sizeof guesses, "%u of them %s assumed: a guess, with its reason under source.",
+                   assumptions, assumptions == 1 ? "is" : "are");
+  if (shown < r->ceilings.rows)
+    (void)snprintf(rest, sizeof rest, " The first %u of %s are shown, the rest is in /ceilings of the dataset.",
+                   TABLE_ROWS, kvr_count((double)r->ceilings.rows).text);
   kvr_put_number(r->job->vars, "CEILINGS", (double)r->ceilings.rows);
-  kvr_put_finding(r->job, "FIND_CEILINGS",
-                  "What this report measures kernels against%s. Nothing was filled in for a value "
-                  "that nobody published or measured.",
-                  shown < r->ceilings.rows ? " (the first rows of a longer table)" : "");
-  return kvr_job_close(r->job, &f, err);
+  kvr_put_finding(r->job, "FIND_CEILINGS", "What this report measures kernels against. %s%s", guesses, rest);
+  st = kvr_job_close(r->job, &f, err);
+  return st ? st : put_described(r, err);
 }

@@ -18,6 +18,7 @@
 #define OWNERS 5u /* running requests that get a shade of their own on the map */
 #define LEFT 3u   /* and finished ones whose cached slots do */
 #define SHOWN_REQUESTS 20u
+#define CURVES 4u /* of run lengths: more cannot be told apart in grey */
 #define BLOCK 65536u /* rows read at a time where a table may be large */
 #define REQUEST_LIMIT (1u << 26)
 
@@ -218,12 +219,12 @@ static kv_status put_scattered(const kvr_job *job, const kvr_table *s, const kvr
   double longest = 0;
   kv_status st = kvr_job_open(job, "scattered.tsv", &f, err);
   if (st) return st;
-  uint64_t n = s->rows < 8 ? s->rows : 8;
+  uint64_t n = s->rows < CURVES ? s->rows : CURVES;
   fprintf(job->vars, "array SCATTERED_TITLE[%llu]\n", (unsigned long long)(n ? n : 1));
   for (uint64_t i = 0; i < n; i++) {
     char title[160], name[40];
     double end =
-        put_cdf(f, h, (uint64_t)at->value[0][i], (uint64_t)at->value[0][i + 1], 0.2 + 0.1 * (double)i);
+        put_cdf(f, h, (uint64_t)at->value[0][i], (uint64_t)at->value[0][i + 1], 0.2 + 0.2 * (double)i);
     longest = fmax(longest, end);
     (void)snprintf(title, sizeof title, "request %.0f, step %.0f: %s rows, mean run %s",
                    s->value[S_REQUEST][i], s->value[S_STEP][i], kvr_count(s->value[S_ROWS][i]).text,
@@ -235,9 +236,10 @@ static kv_status put_scattered(const kvr_job *job, const kvr_table *s, const kvr
   kvr_put_number(job->vars, "SCATTERED_LONGEST", longest);
   if (n)
     kvr_put_finding(job, "FIND_RUNS",
-                    "Most scattered: request %.0f at step %.0f, %s rows in %s runs, mean run %s rows.",
+                    "Most scattered: request %.0f at step %.0f, %s rows in %s runs, mean run %s rows.%s",
                     s->value[S_REQUEST][0], s->value[S_STEP][0], kvr_count(s->value[S_ROWS][0]).text,
-                    kvr_count(s->value[S_RUNS][0]).text, kvr_amount(s->value[S_MEAN_RUN][0]).text);
+                    kvr_count(s->value[S_RUNS][0]).text, kvr_amount(s->value[S_MEAN_RUN][0]).text,
+                    s->rows > n ? " The four worst are drawn; the others are in /scattered of the dataset." : "");
   else kvr_put_finding(job, "FIND_RUNS", "No request reached 1,024 rows.");
   return kvr_job_close(job, &f, err);
 }

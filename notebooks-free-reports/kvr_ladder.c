@@ -1,8 +1,9 @@
 /* kvr_ladder.c - what a kernel moves and what its time is made of, a kernel at its longest prefix, first
  * variant.
  *
- *   bytes.tsv       row, name, then factor and text for DRAM, L2 and link
- *   ladder.tsv      a line a step known: row, time before, time after (us), number of the cause, text
+ *   bytes.tsv       row, name, then factor and text for DRAM, L2 and link, and where the three texts stand
+ *   ladder.tsv      a line a step known: row, time before, time after (us), number of the cause, text, 1 if the text goes
+ *                   below the bar
  *   ladder-end.tsv  a line a kernel: row, name, measured, low, high, modelled (us), text, last
  *                   step known (us)
  */
@@ -17,8 +18,9 @@
 
 kv_status kvr_put_bytes(const kvr_roofline *r, kv_error *err) {
   static const size_t level[] = {R_DRAM, R_L2, R_LINK};
+  static const char *const levels[] = {"DRAM", "L2", "link"};
   FILE *f;
-  double rows = 0, most = 1, worst = 0;
+  double rows = 0, most = 1, worst = 0, place[3];
   uint64_t at = 0, worst_row = UINT64_MAX;
   size_t worst_level = 0;
   kv_status st = kvr_job_open(r->job, "bytes.tsv", &f, err);
@@ -39,9 +41,12 @@ kv_status kvr_put_bytes(const kvr_roofline *r, kv_error *err) {
         most = fmax(most, factor);
         (void)snprintf(text, sizeof text, "%.2f x  (%s)", factor, kvr_bytes(kvr_at(r, level[k], i)).text);
       }
+      else (void)snprintf(text, sizeof text, "%s: not counted", levels[k]);
+      place[k] = isfinite(factor) ? fmax(factor, 1) : 1;
       if (isfinite(factor) && factor > worst) worst = factor, worst_row = i, worst_level = k;
       kvr_put_word(f, text);
     }
+    for (size_t k = 0; k < 3; k++) kvr_put_cell(f, place[k]);
     fputc('\n', f);
   }
   static const char *const names[] = {"from DRAM", "out of L2", "over the L2-to-SM link"};
@@ -80,6 +85,8 @@ typedef struct climb {
   size_t next;       /* the first cause not yet accounted for */
   double worst;      /* the largest factor */
   char worst_of[80]; /* and what it is */
+  bool crowded;      /* factors too small for a label above each: they alternate above and below */
+  unsigned labels;
 } climb;
 
 /* A factor below 1 is drawn and called out: a ceiling or an experiment is wrong there, and clamping would
@@ -96,6 +103,7 @@ static void put_step(FILE *f, double row, climb *c, size_t cause, double after) 
   kvr_put_cell(f, after);
   kvr_put_cell(f, (double)cause + 1);
   kvr_put_word(f, text);
+  kvr_put_cell(f, c->crowded && *text && factor >= 1 ? (double)(c->labels++ % 2) : 0);
   fputc('\n', f);
   if (factor > c->worst) {
     c->worst = factor;
@@ -105,9 +113,17 @@ static void put_step(FILE *f, double row, climb *c, size_t cause, double after) 
   c->next = cause + 1;
 }
 
-static void put_climb(const kvr_roofline *r, FILE *f, double row, uint64_t i, climb *c) {
+static void put_climb(const kvr_roofline *r, FILE *f, double row, uint64_t i, climb *c, bool known[CAUSES]) {
   *c = (climb){.before = kvr_positive(kvr_at(r, R_FLOOR, i) * 1e6)};
+  double last = c->before;
   if (!isfinite(c->before)) return;
+  for (size_t k = 0; k < CAUSES; k++) {
+    double after = kvr_positive(kvr_at(r, ladder_columns[k], i) * 1e6);
+    if (!isfinite(after)) continue;
+    c->crowded |= after / last >= 1.3 && after / last < 2;
+    known[k] |= after > last;
+    last = after;
+  }
   for (size_t k = 0; k < CAUSES; k++) {
     double after = kvr_positive(kvr_at(r, ladder_columns[k], i) * 1e6);
     if (isfinite(after)) put_step(f, row, c, k, after);
@@ -132,11 +148,12 @@ static void put_end(const kvr_roofline *r, FILE *f, double row, uint64_t i, doub
   fputc('\n', f);
 }
 
-static void find_ladder(const kvr_roofline *r, const climb *slowest, uint64_t i) {
+static void find_ladder(const kvr_roofline *r, const climb *slowest, uint64_t i, const char *farthest) {
   if (i == UINT64_MAX) kvr_put_finding(r->job, "FIND_LADDER", "No floor of any kernel is known.");
   else if (!slowest->worst_of[0])
     kvr_put_finding(r->job, "FIND_LADDER",
-                    "Only floors are known: no step of the ladder above them is modelled.");
+                    "Each kernel at its longest prefix. No step between floor and time is in this dataset%s%s",
+                    farthest ? ". Farthest from its floor: " : ": only floors are known.", farthest ? farthest : "");
   else
     kvr_put_finding(
         r->job, "FIND_LADDER",
@@ -148,14 +165,21 @@ static void find_ladder(const kvr_roofline *r, const climb *slowest, uint64_t i)
 /* The tables are written together, so that a row is the same kernel in both. */
 static void put_ladders(const kvr_roofline *r, FILE *steps, FILE *ends) {
   climb longest = {0};
+  bool known[CAUSES] = {false};
   uint64_t at = 0, of = UINT64_MAX;
-  double rows = 0, most = 0;
+  double rows = 0, most = 0, far = 0;
+  char farthest[160] = "";
   for (size_t s = 0; s < r->series_count; at += r->of[s].points, s++) {
     uint64_t i = r->order[at + r->of[s].points - 1];
     climb c;
     if ((s && r->of[s - 1].kernel == r->of[s].kernel) || !(kvr_at(r, R_FLOOR, i) > 0)) continue;
-    put_climb(r, steps, ++rows, i, &c);
+    put_climb(r, steps, ++rows, i, &c, known);
     put_end(r, ends, rows, i, c.before);
+    double times = kvr_best_time(r, i) / kvr_at(r, R_FLOOR, i);
+    if (times > far) {
+      far = times;
+      (void)snprintf(farthest, sizeof farthest, "%.80s, %.3g times.", kvr_kernel_of(r, i), times);
+    }
     if (of == UINT64_MAX || c.before / kvr_at(r, R_FLOOR, i) > most) {
       most = c.before / kvr_at(r, R_FLOOR, i);
       longest = c;
@@ -163,7 +187,9 @@ static void put_ladders(const kvr_roofline *r, FILE *steps, FILE *ends) {
     }
   }
   kvr_put_number(r->job->vars, "LADDER_ROWS", rows);
-  find_ladder(r, &longest, of);
+  fprintf(r->job->vars, "array CAUSE_KNOWN[%d]\n", CAUSES);
+  for (unsigned k = 0; k < CAUSES; k++) fprintf(r->job->vars, "CAUSE_KNOWN[%u] = %d\n", k + 1, known[k]);
+  find_ladder(r, &longest, of, *farthest ? farthest : NULL);
 }
 
 kv_status kvr_put_ladder(const kvr_roofline *r, kv_error *err) {
@@ -172,7 +198,7 @@ kv_status kvr_put_ladder(const kvr_roofline *r, kv_error *err) {
   if (!st) st = kvr_job_open(r->job, "ladder-end.tsv", &ends, err);
   if (!st) {
     put_ladders(r, steps, ends);
-    fputs("NaN\tNaN\tNaN\tNaN\t\n", steps); /* gnuplot wants a line, even where no step is known */
+    fputs("NaN\tNaN\tNaN\tNaN\t\t0\n", steps); /* gnuplot wants a line, even where no step is known */
     st = kvr_job_close(r->job, &steps, err);
   }
   if (!st) st = kvr_job_close(r->job, &ends, err);

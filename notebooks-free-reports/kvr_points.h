@@ -77,7 +77,7 @@ typedef struct kvr_roofline {
   double heads, queries, latent, rope, row_bytes, batch, layers;
   kvr_table points, ceilings;
   kvr_words kernel, layout, resource, ceiling, scope, unit, kind, source, gpu_row, gpu_value, gpu_unit,
-      gpu_kind;
+      gpu_kind, gpu_source;
   uint64_t *order; /* points by kernel, variant, prefix */
   kvr_variant variants[KVR_VARIANTS];
   size_t *variant_of; /* by point */
@@ -114,7 +114,7 @@ double kvr_highest(const kvr_roof *list, size_t n);
 const char *kvr_spoken(const char *name);
 /* Names of the description's values that are missing, in one line. */
 void kvr_missing_values(const kvr_roofline *r, char *text, size_t size);
-/* The last page's table: ceiling-labels.gp. */
+/* The last two pages' tables: ceiling-labels.gp and description-labels.gp. */
 kv_status kvr_put_ceilings(const kvr_roofline *r, kv_error *err);
 
 /* bytes.tsv and ladder.tsv, ladder-end.tsv: a kernel at its longest prefix, first variant. */

@@ -102,12 +102,13 @@ static kv_status read_words(kvr_roofline *r, kv_error *err) {
       {"ceilings/scope", &r->scope, r->ceilings.rows}, {"ceilings/unit", &r->unit, r->ceilings.rows},
       {"ceilings/kind", &r->kind, r->ceilings.rows},   {"ceilings/source", &r->source, r->ceilings.rows},
       {"gpu/name", &r->gpu_row, UINT64_MAX},           {"gpu/value", &r->gpu_value, UINT64_MAX},
-      {"gpu/unit", &r->gpu_unit, UINT64_MAX},          {"gpu/kind", &r->gpu_kind, UINT64_MAX}};
+      {"gpu/unit", &r->gpu_unit, UINT64_MAX},          {"gpu/kind", &r->gpu_kind, UINT64_MAX},
+      {"gpu/source", &r->gpu_source, UINT64_MAX}};
   for (size_t i = 0; i < sizeof columns / sizeof *columns && !st; i++)
     st = kvr_strings(&r->job->src, columns[i].name, columns[i].expect, &columns[i].to->text,
                      &columns[i].to->width, &columns[i].to->n, err);
-  if (!st &&
-      (r->gpu_row.n != r->gpu_value.n || r->gpu_row.n != r->gpu_unit.n || r->gpu_row.n != r->gpu_kind.n))
+  if (!st && (r->gpu_row.n != r->gpu_value.n || r->gpu_row.n != r->gpu_unit.n ||
+              r->gpu_row.n != r->gpu_kind.n || r->gpu_row.n != r->gpu_source.n))
     st = kv_fail(err, KV_ERR_INPUT, "%s: the datasets of '/gpu' differ in length", r->job->src.path);
   return st;
 }
@@ -130,7 +131,8 @@ static kv_status check_indices(const kvr_roofline *r, kv_error *err) {
 
 static void close_roofline(kvr_roofline *r) {
   kvr_words *all[] = {&r->kernel, &r->layout, &r->resource, &r->ceiling,   &r->scope,    &r->unit,
-                      &r->kind,   &r->source, &r->gpu_row,  &r->gpu_value, &r->gpu_unit, &r->gpu_kind};
+                      &r->kind,   &r->source, &r->gpu_row,  &r->gpu_value, &r->gpu_unit, &r->gpu_kind,
+                      &r->gpu_source};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->text);
   free(r->order);
   free(r->variant_of);
@@ -359,10 +361,13 @@ static const char *told(const kvr_roofline *r, uint64_t i) {
 static void find_times(const kvr_roofline *r) {
   ends e = find_ends(r);
   if (e.fast == UINT64_MAX) {
-    kvr_put_finding(r->job, "FIND_TIME",
-                    "No measured and no modelled time of a kernel that reads the KV: floors only.");
-    kvr_put_finding(r->job, "FIND_BANDWIDTH",
-                    "No measured and no modelled time of a kernel that reads the KV: floors only.");
+    bool times = false;
+    for (uint64_t i = 0; i < r->points.rows; i++) times |= kvr_best_time(r, i) > 0;
+    const char *what = r->points.rows == 0 ? ""
+                       : times             ? "No KV is read at prefix 0: there are times, but no rate of reading it."
+                                           : "No measured and no modelled time of a kernel that reads the KV: floors only.";
+    kvr_put_finding(r->job, "FIND_TIME", "%s", what);
+    kvr_put_finding(r->job, "FIND_BANDWIDTH", "%s", what);
     return;
   }
   kvr_put_finding(
@@ -427,6 +432,34 @@ static void cover_counts(const kvr_roofline *r, kvr_cover *c) {
                 kvr_count((double)modelled).text, kvr_count((double)neither).text);
 }
 
+/* The source, and the layouts that points really have. */
+static void cover_layouts(const kvr_roofline *r, kvr_cover *c) {
+  char text[600] = "";
+  size_t at = 0;
+  for (uint64_t k = 0; k < r->layout.n && at + 80 < sizeof text; k++)
+    at += (size_t)snprintf(text + at, sizeof text - at, "%s%.60s", at ? "; " : "", kvr_word_at(&r->layout, k));
+  if (r->layout.n == 1 && !strcmp(text, r->layout_source)) text[0] = '\0';
+  kvr_cover_row(c, "Layouts", "%s%s%s", r->layout_source, *text && *r->layout_source ? ": " : "", text);
+}
+
+static void cover_not_measured(const kvr_roofline *r, kvr_cover *c) {
+  uint64_t measured = 0, counted = 0, n = r->points.rows;
+  for (uint64_t i = 0; i < n; i++) {
+    measured += isfinite(kvr_at(r, R_MEASURED, i)) ? 1u : 0u;
+    counted += isfinite(kvr_at(r, R_DRAM, i)) ? 1u : 0u;
+  }
+  if (measured == 0)
+    kvr_cover_row(c, "Not measured", "times and bytes: no kernel was run, every time and byte count is modelled");
+  else if (measured < n)
+    kvr_cover_row(c, "Not measured", "%s of %s points: no kernel was run for them",
+                  kvr_count((double)(n - measured)).text, kvr_count((double)n).text);
+  else
+    kvr_cover_row(c, "Not measured", "%s",
+                  counted == 0 ? "bytes: no hardware counter was read, link bytes come from the kernels' structure"
+                  : counted < n ? "bytes of some points: no hardware counter was read for them"
+                                : "the steps between floor and time: a model has to name them");
+}
+
 static void cover_kernels(const kvr_roofline *r, kvr_cover *c) {
   char text[1000] = "";
   size_t at = 0;
@@ -473,11 +506,8 @@ static kv_status write_cover(const kvr_roofline *r, kv_error *err) {
   cover_roofs(r, c);
   cover_kernels(r, c);
   cover_counts(r, c);
-  kvr_cover_row(c, "Layouts", "%s", r->layout_source);
-  kvr_cover_row(c, "Not measured", "%s",
-                strncmp(r->status, "measured", 8)
-                    ? "nothing: every figure is modelled from the description of the GPU"
-                    : "points without a measured mark; counters unless a page shows them");
+  cover_layouts(r, c);
+  cover_not_measured(r, c);
   kvr_cover_row(c, "Not known", "%s",
                 *missing ? missing : "nothing is missing in the description of this GPU");
   kvr_cover_row(c, "Made by", "%s", history);
@@ -516,7 +546,8 @@ kv_status kvr_export_roofline(kvr_job *job, kv_error *err) {
                                    {"roofline-time.gp", "time"},
                                    {"roofline-ladder.gp", "ladder"},
                                    {"roofline-bytes.gp", "bytes"},
-                                   {"roofline-ceilings.gp", "ceilings"}};
+                                   {"roofline-ceilings.gp", "ceilings"},
+                                   {"roofline-description.gp", "description"}};
   kvr_roofline *r = calloc(1, sizeof *r);
   if (!r) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", job->src.path);
   r->job = job;

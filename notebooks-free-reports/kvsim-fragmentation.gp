@@ -10,17 +10,17 @@ if (POOL_ROWS > 0) {
   set xrange [STEP_FIRST:STEP_LAST > STEP_FIRST ? STEP_LAST : STEP_FIRST + 1]
   BAND = POOL_PER_POINT > 1 ? sprintf("least to most of %.0f samples a point", POOL_PER_POINT) : ""
 
-  set tmargin at screen 0.845
-  set bmargin at screen 0.625
+  set tmargin at screen 0.825
+  set bmargin at screen 0.615
   set format x ""
   set yrange [0:1]
   set ytics 0.25
   set ylabel "fragmentation\n(1 - largest/free)" font FACE.",11"
-  set key at screen 0.957,0.872 right top font FACE.",9.5"
+  set key at screen 0.957,0.857 right top font FACE.",9.5"
   plot 'pool.tsv' using 1:6:7 with filledcurves fc rgb "#a9d3ee" title BAND, \
        '' using 1:5 with lines lw 1.6 lc rgb "#0072B2"
 
-  set tmargin at screen 0.595
+  set tmargin at screen 0.585
   set bmargin at screen 0.375
   set logscale y 10
   set yrange [1:*<1e7]
@@ -48,7 +48,7 @@ if (POOL_ROWS > 0) {
   set bmargin at screen 0.155
   set format x "%g"
   set xlabel "scheduler step"
-  set yrange [0:larger(1, REQUESTS_MOST) * 1.15]
+  set yrange [0:larger(1, REQUESTS_MOST) * 1.4]
   set ytics auto
   if (REQUESTS_MOST < 6) { set ytics 1 }
   set ylabel "requests" font FACE.",11"

@@ -1,5 +1,5 @@
 # kvsim-map.gp - the pool at the end, a cell a slot (or a few), in address order. Free is white and cached pale, all that
-# is live is dark, so that the map reads in grey too.
+# is live is dark; the five largest requests go from dark to light, so that the map reads in grey too.
 TITLE = "Map of the pool at the end: who holds what"
 FINDING = FIND_MAP
 NOTE = MAP_POOL > 0 ? "" : "This dataset holds no slots."
@@ -13,7 +13,7 @@ if (MAP_POOL > 0) {
   unset grid
   unset colorbox
   # free; cached: of others, of the three largest; live: other, shared, the five largest
-  MAP_COLOURS = "#ffffff #e6e6e6 #90b9db #efc9a6 #c2dfb2 #7a7a7a #000000 #0072B2 #D55E00 #009E73 #b0568a #4d9bc9"
+  MAP_COLOURS = "#ffffff #e6e6e6 #b9d0e6 #f5d3b5 #d3ecc6 #3d3d3d #000000 #08395c #9c3d00 #00a87a #cc70a8 #78c4f0"
   set palette maxcolors 12 defined (0 word(MAP_COLOURS,1), 1 word(MAP_COLOURS,2), 2 word(MAP_COLOURS,3), 3 word(MAP_COLOURS,4), \
     4 word(MAP_COLOURS,5), 5 word(MAP_COLOURS,6), 6 word(MAP_COLOURS,7), 7 word(MAP_COLOURS,8), 8 word(MAP_COLOURS,9), \
     9 word(MAP_COLOURS,10), 10 word(MAP_COLOURS,11), 11 word(MAP_COLOURS,12))

@@ -15,7 +15,7 @@ if (SCATTERED > 0) {
   set format x "%.0s%c"
   set xlabel "run length (rows that lie side by side, log)"
   set ylabel "rows in runs of at most this length (%)"
-  set key at screen 0.957,0.868 right top horizontal Left reverse maxcols 2 maxrows 4 width -8 spacing 1.1 samplen 2.6 font FACE.",9.5"
+  set key at screen 0.957,0.852 right top horizontal Left reverse maxcols 2 maxrows 2 width -8 spacing 1.1 samplen 2.6 font FACE.",9.5"
   PAGE_ROWS = TLB_BYTES / ROW_BYTES
   if (PAGE_ROWS < GPVAL_X_MAX || SCATTERED_LONGEST > PAGE_ROWS) {
     set arrow 1 from PAGE_ROWS, graph 0 to PAGE_ROWS, graph 1 nohead lw 1 dt 3 lc rgb GREY

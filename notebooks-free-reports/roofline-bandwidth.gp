@@ -2,9 +2,9 @@
 # below the highest ceiling, wider only where a point lies outside.
 TITLE = "Effective bandwidth against prefix"
 FINDING = FIND_BANDWIDTH
-NOTE = SERIES > 0 ? "" : "This dataset holds no point."
+NOTE = SERIES == 0 ? "This dataset holds no point." : AT_ZERO > 0 && AT_ZERO == POINTS ? "Every point has prefix 0, which has no place on a log axis.\nThe ladder shows their times." : ""
 load 'page.gp'
-if (SERIES > 0) {
+if (!strlen(NOTE)) {
   load 'roofline-key.gp'
   load 'roofline-prefix.gp'
   TOP = BW_COUNT > 0 ? BW_VALUE[1] : BANDWIDTH_HIGH > 0 ? BANDWIDTH_HIGH : 1e4

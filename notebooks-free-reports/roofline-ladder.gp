@@ -6,9 +6,9 @@ NOTE = LADDER_ROWS > 0 ? "" : "This dataset holds no floor."
 load 'page.gp'
 if (LADDER_ROWS > 0) {
   set lmargin at screen 0.205
-  set rmargin at screen 0.957
+  set rmargin at screen 0.862
   set bmargin at screen 0.155
-  set tmargin at screen 0.760
+  set tmargin at screen 0.755
   set logscale x 10
   set mxtics 10
   X_LOW = TIME_LOW > 0 ? smaller(1.0, decade_below(TIME_LOW)) : 1.0
@@ -30,12 +30,12 @@ if (LADDER_ROWS > 0) {
        for [c = 1:7] 'ladder.tsv' using 2:($4 == c && $3 >= $2 ? $1 : NaN):2:3:($1 - H):($1 + H) with boxxyerror fs solid 1 border lc rgb INK fc rgb word(CAUSE, c) notitle, \
        'ladder-end.tsv' using 9:1:(larger(larger($4 > 0 ? $4 : 0, $7 > 0 ? $7 : 0), $9) - $9):(0) with vectors nohead lw 1.4 dt 3 lc rgb INK \
          title "in no step", \
-       'ladder.tsv' using (sqrt($2 * $3)):($3 >= $2 ? $1 - ABOVE : NaN):5 with labels center font FACE.",9", \
+       'ladder.tsv' using (sqrt($2 * $3)):($3 >= $2 ? $1 + ($6 > 0 ? ABOVE : -ABOVE) : NaN):5 with labels center font FACE.",9", \
        'ladder.tsv' using 2:($3 < $2 ? $1 + H + 0.06 : NaN):($3 - $2):(0) with vectors filled lw 1.6 lc rgb "#D55E00" notitle, \
        'ladder.tsv' using 2:($3 < $2 ? $1 + H + 0.08 : NaN):5 with labels left offset 0.6,0 font FACE.",9" tc rgb "#a04000", \
        'ladder-end.tsv' using 7:1 with points pt 12 ps 1.3 lw 1.6 lc rgb INK title MODELLED > 0 ? "modelled" : "", \
        '' using 4:1:5:6 with xerrorbars pt 13 ps 1.3 lw 1.4 lc rgb INK title MEASURED > 0 ? "measured" : "", \
        '' using (larger(larger($4 > 0 ? $4 : 0, $7 > 0 ? $7 : 0), $3)):1:8 with labels left offset 1.4,0 font FACE.",9.5", \
-       for [c = 1:7] keyentry with boxes fs solid 1 border lc rgb INK fc rgb word(CAUSE, c) title word(NAMES, c)
+       for [c = 1:7] keyentry with boxes fs solid 1 border lc rgb INK fc rgb word(CAUSE, c) title CAUSE_KNOWN[c] > 0 ? word(NAMES, c) : ""
 }
 unset multiplot

@@ -23,9 +23,9 @@ if (!strlen(NOTE)) {
   set xlabel "arithmetic intensity (useful FLOP per useful byte, log)"
   set ylabel "useful arithmetic (TFLOP/s, log)"
   # The slope of a bandwidth roof on paper, for its label.
-  SLOPE = atan2(0.69 * 526 / log10(Y_HIGH / Y_LOW), 0.64 * 842 / log10(X_HIGH / X_LOW)) * 180 / pi
+  SLOPE = atan2(0.69 * 526 / log10(Y_HIGH / Y_LOW), 0.627 * 842 / log10(X_HIGH / X_LOW)) * 180 / pi
   if (BW_COUNT > 0) { do for [k = 1:int(BW_COUNT)] {
-    set label 20 + k BW_TITLE[k] at X_LOW * 1.25,BW_VALUE[k] * 1e-3 * X_LOW * 1.25 left rotate by SLOPE offset -0.5,0.9 font FACE.",10" front
+    set label 20 + k BW_TITLE[k] at X_LOW * 1.25,BW_VALUE[k] * 1e-3 * X_LOW * 1.25 left rotate by SLOPE offset (k == 1 ? 0.9 : -0.5),(k == 1 ? -0.7 : 0.9) font FACE.",10" front
     END = smaller(X_HIGH, (FL_COUNT > 0 ? TOP : Y_HIGH) / (BW_VALUE[k] * 1e-3))
     set arrow 20 + k from X_LOW,BW_VALUE[k] * 1e-3 * X_LOW to END,BW_VALUE[k] * 1e-3 * END nohead lw 2.2 dt roof_dash(k) lc rgb INK back
   } }

@@ -3,14 +3,18 @@
 # where a point lies outside.
 TITLE = KERNELS > 8 ? sprintf("Time against prefix: the first 8 of %.0f kernels", KERNELS) : "Time against prefix, with each kernel's floor"
 FINDING = FIND_TIME
-NOTE = SERIES > 0 ? "" : "This dataset holds no point."
+NOTE = SERIES == 0 ? "This dataset holds no point." : AT_ZERO > 0 && AT_ZERO == POINTS ? "Every point has prefix 0, which has no place on a log axis.\nThe ladder shows their times." : ""
 load 'page.gp'
-if (SERIES > 0) {
+if (!strlen(NOTE)) {
   PANELS = smaller(int(KERNELS), 8)
   ACROSS = PANELS <= 1 ? 1 : PANELS <= 4 ? 2 : PANELS <= 6 ? 3 : 4
   DOWN = int(ceil(PANELS / (ACROSS * 1.0)))
   Y_LOW = TIME_LOW > 0 ? smaller(1.0, decade_below(TIME_LOW)) : 1.0
   Y_HIGH = TIME_HIGH > 0 ? larger(1e5, decade_above(TIME_HIGH * 1.01)) : 1e5
+
+  ENTRIES = 1 + (MEASURED > 0) + (MODELLED > 0) + (T2_KNOWN > 0) + (T4_KNOWN > 0) + int(VARIANTS)
+  COLUMNS = ENTRIES <= 8 ? 4 : 5
+  ROWS = int(larger(2, ceil(ENTRIES / (COLUMNS * 1.0))))
 
   # The key is a plot of its own across the page.
   set margins 0, 0, 0, 0
@@ -19,7 +23,7 @@ if (SERIES > 0) {
   unset grid
   set xrange [0:1]
   set yrange [0:1]
-  set key at screen 0.957,0.858 right top horizontal Left reverse samplen 2.6 width 0 font FACE.",10" maxrows 2 maxcols 4
+  set key at screen 0.957,0.858 right top horizontal Left reverse samplen 2.6 width 0 font FACE.(COLUMNS > 4 ? ",8.5" : ",10") maxrows ROWS maxcols COLUMNS
   plot 2 notitle, \
     keyentry with points pt 7 ps 1 lc rgb INK title MEASURED > 0 ? "measured" : "", \
     keyentry with points pt 6 ps 1 lw 1.4 lc rgb INK title MODELLED > 0 ? "modelled" : "", \
@@ -31,6 +35,7 @@ if (SERIES > 0) {
   set border 3
   set ytics nomirror out textcolor rgb INK
   set grid
+  PREFIX_LABELS = ACROSS == 1 ? 12 : ACROSS == 2 ? 7 : ACROSS == 3 ? 5 : 4
   load 'roofline-prefix.gp'
   set xtics font FACE.",9.5"
   set ytics font FACE.",9.5" scale 0.6
@@ -38,7 +43,7 @@ if (SERIES > 0) {
   set mytics 10
   set yrange [Y_LOW:Y_HIGH]
   set format y "%g"
-  LEFT = 0.095; RIGHT = 0.957; HIGH = 0.760; LOW = 0.160
+  LEFT = 0.095; RIGHT = 0.957; HIGH = 0.760 - 0.026 * (ROWS - 2); LOW = 0.160
   GAP_X = 0.022; GAP_Y = 0.105
   W = (RIGHT - LEFT - (ACROSS - 1) * GAP_X) / ACROSS
   H = (HIGH - LOW - (DOWN - 1) * GAP_Y) / DOWN

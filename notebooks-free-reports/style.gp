@@ -50,3 +50,6 @@ VARIANT_KEY = 'for [v = 0:int(VARIANTS) - 1] keyentry with lines lw 1.8 dt dash(
 STATUS_KEY = 'keyentry with points pt 7 ps 1 lc rgb GREY title MEASURED > 0 ? "measured (whisker: range)" : "", '. \
   'keyentry with points pt 6 ps 1 lw 1.4 lc rgb GREY title MODELLED > 0 ? "modelled" : "", '. \
   'keyentry with points pt 1 ps 0.9 lw 1.2 lc rgb GREY title "floor T0"'
+
+# "a~b" as "a b": words of a list that hold a blank.
+join_blank(w) = strstrt(w, "~") ? join_blank(substr(w, 1, strstrt(w, "~") - 1)." ".substr(w, strstrt(w, "~") + 1, strlen(w))) : w

@@ -3,7 +3,7 @@
  *
  * kvsim-1: a FIFO of slots is really played (prefill, verify steps that hand back the rejected slots, a cache
  * of finished requests that is evicted when the pool runs dry), so that pages show what a replay shows.
- * roofline-1: times from a formula, for looks only; they are nobody's measurement.
+ * kvwhatif-1 and roofline-1: times from a formula, for looks only; they are nobody's measurement.
  */
 #ifndef REPORT_FIXTURE_H
 #define REPORT_FIXTURE_H
@@ -549,20 +549,21 @@ static kv_status fx_put_names(hid_t file, const fixture_roofline *f) {
   const char *text[8];
   for (size_t i = 0; i < 8; i++) text[i] = described[i % 2];
   static const char *const resources[] = {"dram", "l2", "mma"};
-  static const char *const gpu[4][5] = {
-      {"dram_bw_spec", "dram_row_bytes", "l2_bytes", "l2_bw_measured", "smem_per_sm"},
-      {"4.8e12", "", "52428800", "", "233472"},
-      {"B/s", "B", "B", "B/s", "B"},
-      {"spec", "unknown", "spec", "unknown", "spec"}};
+  static const char *const gpu[4][6] = {
+      {"dram_bw_spec", "dram_row_bytes", "l2_bytes", "l2_bw_measured", "smem_per_sm", "tlb_reach"},
+      {"4.8e12", "", "52428800", "", "233472", "68719476736"},
+      {"B/s", "B", "B", "B/s", "B", "B"},
+      {"spec", "unknown", "spec", "unknown", "spec", "assumed"}};
   kv_status st = kv_h5_write_strings(file, "kernels/name", f->kernels, fx_kernels, "kernel", NULL);
   if (!st) st = kv_h5_write_strings(file, "kernels/description", f->kernels, text, "what it does", NULL);
   if (!st) st = kv_h5_write_strings(file, "layouts/name", f->layouts, fx_layouts, "layout", NULL);
   if (!st) st = kv_h5_write_strings(file, "resources/name", 3, resources, "resource", NULL);
   static const char *const columns[] = {"gpu/name", "gpu/value", "gpu/unit", "gpu/kind"};
   for (size_t i = 0; i < 4 && !st; i++)
-    st = kv_h5_write_strings(file, columns[i], 5, gpu[i], "GPU description", NULL);
+    st = kv_h5_write_strings(file, columns[i], 6, gpu[i], "GPU description", NULL);
   for (size_t i = 0; i < 8; i++) text[i] = "vendor's data sheet, page 3";
-  return st ? st : kv_h5_write_strings(file, "gpu/source", 5, text, "source", NULL);
+  text[5] = "no public source found; between 4 GiB and all of the memory";
+  return st ? st : kv_h5_write_strings(file, "gpu/source", 6, text, "source", NULL);
 }
 
 static kv_status fx_put_ceilings(hid_t file, const fixture_roofline *f) {
@@ -643,6 +644,122 @@ static kv_status fixture_roofline_write(const char *path, const fixture_roofline
                               &out, NULL);
   if (st) return st;
   st = fx_put_roofline(out.file, f);
+  if (!st) return kv_h5_commit(&out, NULL);
+  kv_h5_abort(&out);
+  return st;
+}
+
+/* ---- kvwhatif-1 ---- */
+
+/* Policies 0 (baseline), then each with longer runs and higher costs; the last is a bound that places nothing. Numbers are
+ * for looks only. */
+typedef struct fixture_whatif {
+  uint32_t policies, gpus, samples;
+} fixture_whatif;
+
+static const char *const fx_policies[] = {"as-recorded", "fifo", "compact", "pages-16", "relocate-full", "oracle"};
+
+static kv_status fx_put_reals(hid_t file, const char *group, const char *const *names, const fx_table *t) {
+  kv_status st = KV_OK;
+  for (size_t c = 0; c < t->columns && !st; c++) {
+    char name[80];
+    (void)snprintf(name, sizeof name, "%s/%s", group, names[c]);
+    st = fx_put(file, name, H5T_IEEE_F64LE, t->rows, t->value[c], "1");
+  }
+  return st;
+}
+
+static kv_status fx_whatif_policies(hid_t file, const fixture_whatif *f) {
+  static const char *const names[] = {"pool",       "fits",    "mean_run", "capacity_lost", "waste_mean", "waste_most",
+                                      "evicted", "refilled", "moved",    "copied",        "decode_steps"};
+  static const char *const costs[] = {"policy", "gpu", "read", "move", "recompute", "saved", "net", "break_even"};
+  const char *verdict[64];
+  fx_table t = {.columns = 11}, c = {.columns = 8};
+  for (uint32_t p = 0; p < f->policies; p++) {
+    const double row[] = {65536, 1, 4.0 * pow(8, p), 0.001 * p, 65.0 * p, 200.0 * p, 10.0 * p, 5.0 * p, 1000.0 * p, 0, 400};
+    fx_row(&t, 11, row);
+    for (uint32_t g = 0; g < f->gpus; g++) {
+      const char *what = p == 0 ? "baseline" : p + 1 == f->policies ? "bound" : p == 2 ? "do it" : "don't";
+      double move = p && p + 1 < f->policies ? 0.02 * p * p : 0, saved = 0.05 * p;
+      const double cost[] = {p, g, 2 - saved, move, 0, saved, saved - move, move > 0 ? 400 * move / saved : 0};
+      verdict[c.rows] = what;
+      fx_row(&c, 8, cost);
+    }
+  }
+  kv_status st = fx_put_reals(file, "policies", names, &t);
+  if (!st) st = fx_put_reals(file, "costs", costs, &c);
+  if (!st) st = kv_h5_write_strings(file, "policies/name", f->policies, fx_policies, "policy", NULL);
+  if (!st) st = kv_h5_write_strings(file, "costs/verdict", c.rows, verdict, "verdict", NULL);
+  fx_free(&t);
+  fx_free(&c);
+  return st;
+}
+
+static kv_status fx_whatif_series(hid_t file, const fixture_whatif *f) {
+  static const char *const series[] = {"policy", "step", "mean_run", "waste"};
+  static const char *const lengths[] = {"policy", "length", "runs"};
+  static const char *const map[] = {"policy", "cell", "row", "live", "idle"};
+  fx_table s = {.columns = 4}, l = {.columns = 3}, m = {.columns = 5};
+  for (uint32_t p = 0; p < f->policies; p++) {
+    bool bound = p + 1 == f->policies;
+    for (uint32_t i = 0; i < f->samples; i++) {
+      const double row[] = {p, i, 4.0 * pow(8, p) * (1 + 1.0 / (i + 1)), 65.0 * p};
+      fx_row(&s, 4, row);
+    }
+    for (uint32_t k = 0; k < 12 && f->samples && !bound; k++) {
+      const double row[] = {p, (double)(1u << k), (double)((p + 1) * (13 - k))};
+      fx_row(&l, 3, row);
+    }
+    for (uint32_t i = 0; i < 64; i++) {
+      const double row[] = {p, i, bound ? 0 : i % 7, bound ? 0 : i % 5, bound ? 0 : i % 3};
+      fx_row(&m, 5, row);
+    }
+  }
+  kv_status st = fx_put_reals(file, "series", series, &s);
+  if (!st) st = fx_put_reals(file, "run_lengths", lengths, &l);
+  if (!st) st = fx_put_reals(file, "map", map, &m);
+  fx_free(&s);
+  fx_free(&l);
+  fx_free(&m);
+  return st;
+}
+
+static kv_status fx_whatif_kernels(hid_t file, const fixture_whatif *f) {
+  static const char *const names[] = {"policy", "gpu", "step"};
+  static const char *const gpus[] = {"NVIDIA H200 SXM 141 GB", "NVIDIA RTX PRO 6000 Blackwell Workstation Edition (GB202)"};
+  const char *kernel = "split_verify", *bound = "dram";
+  fx_table k = {.columns = 3};
+  const double row[] = {0, 0, 2.8e-3};
+  if (f->policies) fx_row(&k, 3, row);
+  kv_status st = fx_put_reals(file, "kernels", names, &k);
+  if (!st) st = kv_h5_write_strings(file, "kernels/kernel", k.rows, &kernel, "kernel", NULL);
+  if (!st) st = kv_h5_write_strings(file, "kernels/bound", k.rows, &bound, "resource", NULL);
+  if (!st) st = kv_h5_write_strings(file, "gpus/name", f->gpus, gpus, "GPU", NULL);
+  fx_free(&k);
+  return st;
+}
+
+static kv_status fixture_whatif_write(const char *path, const fixture_whatif *f) {
+  static const char *const texts[][2] = {{"trace", "fixture.h5"},
+                                         {"trace_sha256", FIXTURE_SHA},
+                                         {"trace_origin", "recorded: a test"},
+                                         {"allocator", "sglang-token"},
+                                         {"memory_model", "modelled: a test's own"},
+                                         {"token_source", "assumed"},
+                                         {"verdict", "compact pays for itself; nothing else does."}};
+  static const struct {
+    const char *name;
+    double value;
+  } numbers[] = {{"pool_size", 65536}, {"row_bytes", 1152}, {"layers", 61}, {"effect", 0.01}, {"heads", 8}, {"queries", 9}};
+  kv_h5_out out = {.file = -1};
+  kv_status st = kv_h5_create(path, "kvwhatif-1", "kvsim", "kvsim whatif fixture.h5", &out, NULL);
+  if (st) return st;
+  for (size_t i = 0; i < sizeof texts / sizeof *texts && !st; i++) st = kv_h5_put_str(out.file, texts[i][0], texts[i][1], NULL);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !st; i++)
+    st = kv_h5_put_f64(out.file, numbers[i].name, numbers[i].value, NULL);
+  if (!st) st = fx_whatif_policies(out.file, f);
+  if (!st) st = fx_whatif_series(out.file, f);
+  if (!st) st = fx_whatif_kernels(out.file, f);
   if (!st) return kv_h5_commit(&out, NULL);
   kv_h5_abort(&out);
   return st;

@@ -78,9 +78,9 @@ static void expect_report(const char *dir, const char *name, const char *const *
 static const char *const kvsim_figures[] = {"summary",    "pool",     "fragmentation", "run-lengths",
                                             "milestones", "pool-map", "overhead"};
 static const char *const roofline_figures[] = {"summary", "roofline", "bandwidth", "time",
-                                               "ladder",  "bytes",    "ceilings"};
+                                               "ladder",  "bytes",    "ceilings", "description"};
 #define KVSIM_PAGES 7
-#define ROOFLINE_PAGES 7
+#define ROOFLINE_PAGES 8
 
 static kv_status report(const char *dataset, const char *dir, kv_error *err) {
   kv_status st = kvr_report(dataset, dir, share(), NULL, err);
@@ -177,6 +177,9 @@ static void a_measured_roofline_gives_all_its_pages(void) {
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "extend_serial"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "measured"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "dram_row_bytes")); /* a missing description value is named */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "tlb_reach = 68719476736 B: no public source found; between 4 GiB"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "6 values: 3 known, 1 assumed (guesses), 2 missing"));
+    CU_ASSERT_PTR_NULL(strstr(text, "Nothing was filled in"));
   }
   free(text);
   keep(file, "roofline-measured");
@@ -203,7 +206,10 @@ static void a_modelled_roofline_says_so(void) {
   CU_ASSERT_EQUAL_FATAL(report(file, dir, &err), KV_OK);
   expect_report(dir, "sm120", roofline_figures, ROOFLINE_PAGES);
   char *text = pdf_text(kv_tmp("sm120/sm120.pdf"));
-  if (text) CU_ASSERT_PTR_NOT_NULL(strstr(text, "modelled, uncalibrated"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "modelled, uncalibrated"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "no kernel was run"));
+  }
   free(text);
   keep(file, "roofline-modelled");
 }
@@ -229,6 +235,44 @@ static void a_roofline_without_points_or_ceilings_is_valid(void) {
   keep(kv_tmp("r-none.h5"), "roofline-none");
   keep(kv_tmp("r-one.h5"), "roofline-one");
   keep(kv_tmp("r-bare.h5"), "roofline-bare");
+}
+
+static const char *const whatif_figures[] = {"summary", "policies", "costs", "over-time", "lengths", "pool"};
+#define WHATIF_PAGES 6
+
+static void policies_are_drawn_side_by_side(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  const fixture_whatif f = {.policies = 6, .gpus = 2, .samples = 2000};
+  CU_ASSERT_EQUAL_FATAL(fixture_whatif_write(kv_tmp("whatif.h5"), &f), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(report(kv_tmp("whatif.h5"), kv_tmp("whatif"), &err), KV_OK);
+  expect_report(kv_tmp("whatif"), "whatif", whatif_figures, WHATIF_PAGES);
+  char *text = pdf_text(kv_tmp("whatif/whatif.pdf"));
+  if (text) {
+    /* saved 0.05 p s, paid 0.02 p^2 s: 1 and 2 gain, 3 and 4 do not, 5 is the bound */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "2 of 4 policies have paid"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "Most gained: fifo, 0.0300 s of 2.000 s"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "-0.1200 s")); /* relocate-full: 0.20 - 0.32 */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "break-even"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "no kernel was run"));
+  }
+  free(text);
+  keep(kv_tmp("whatif.h5"), "whatif");
+}
+
+static void no_policy_is_said_on_valid_pages(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  const fixture_whatif none = {0}, one = {.policies = 1, .gpus = 1, .samples = 1};
+  CU_ASSERT_EQUAL_FATAL(fixture_whatif_write(kv_tmp("w-none.h5"), &none), KV_OK);
+  CU_ASSERT_EQUAL(report(kv_tmp("w-none.h5"), kv_tmp("w-none"), &err), KV_OK);
+  expect_report(kv_tmp("w-none"), "w-none", whatif_figures, WHATIF_PAGES);
+  char *text = pdf_text(kv_tmp("w-none/w-none.pdf"));
+  if (text) CU_ASSERT_PTR_NOT_NULL(strstr(text, "holds no policy"));
+  free(text);
+  CU_ASSERT_EQUAL_FATAL(fixture_whatif_write(kv_tmp("w-one.h5"), &one), KV_OK);
+  CU_ASSERT_EQUAL(report(kv_tmp("w-one.h5"), kv_tmp("w-one"), &err), KV_OK);
+  expect_report(kv_tmp("w-one"), "w-one", whatif_figures, WHATIF_PAGES);
 }
 
 /* ---- what goes wrong ---- */
@@ -365,15 +409,21 @@ static void a_missing_dataset_is_named(void) {
                                       "scattered/run_count", "milestones/event", "milestones/rows",
                                       "final/slot_state",    "final/slot_owner", "samples/tlb_pages"};
   static const char *const roofline[] = {"points/prefix", "points/measured", "points/t2", "kernels/name",
-                                         "layouts/name",  "ceilings/value",  "gpu/kind",  "resources/name"};
-  char a[1024], b[1024]; /* kv_tmp's texts live for 16 calls */
+                                         "layouts/name",  "ceilings/value",  "gpu/kind",  "gpu/source", "resources/name"};
+  static const char *const whatif[] = {"policies/mean_run", "policies/name", "costs/net", "costs/verdict",
+                                       "series/waste", "run_lengths/runs", "map/idle", "kernels/bound", "gpus/name"};
+  char a[1024], b[1024], c[1024]; /* kv_tmp's texts live for 16 calls */
   const fixture_roofline r = {.kernels = 2, .layouts = 1, .prefixes = 2};
+  const fixture_whatif w = {.policies = 3, .gpus = 1, .samples = 4};
   strcpy(a, kv_tmp("whole.h5"));
+  strcpy(c, kv_tmp("whole-w.h5"));
+  CU_ASSERT_EQUAL_FATAL(fixture_whatif_write(c, &w), KV_OK);
   strcpy(b, kv_tmp("whole-r.h5"));
   small_dataset(a);
   CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(b, &r), KV_OK);
   for (size_t i = 0; i < sizeof kvsim / sizeof *kvsim; i++) expect_named_when_gone(a, kvsim[i]);
   for (size_t i = 0; i < sizeof roofline / sizeof *roofline; i++) expect_named_when_gone(b, roofline[i]);
+  for (size_t i = 0; i < sizeof whatif / sizeof *whatif; i++) expect_named_when_gone(c, whatif[i]);
 }
 
 static void cut_files_are_refused(void) {
@@ -417,6 +467,11 @@ static void columns_that_disagree_are_refused(void) {
   replace_column(file, "points/kernel", 4, 99);
   CU_ASSERT_EQUAL(kvr_report(file, dir, share(), NULL, &err), KV_ERR_INPUT);
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "points/kernel"));
+  const fixture_whatif w = {.policies = 3, .gpus = 1, .samples = 4};
+  CU_ASSERT_EQUAL_FATAL(fixture_whatif_write(file, &w), KV_OK);
+  replace_column(file, "costs/policy", 3, 7);
+  CU_ASSERT_EQUAL(kvr_report(file, dir, share(), NULL, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "costs/policy"));
 }
 
 static void names_come_from_the_file(void) {
@@ -484,6 +539,8 @@ void suite_reports(void) {
       {"a falling ladder is called out", a_falling_ladder_is_called_out},
       {"a modelled roofline says so", a_modelled_roofline_says_so},
       {"a roofline without points or ceilings", a_roofline_without_points_or_ceilings_is_valid},
+      {"policies are drawn side by side", policies_are_drawn_side_by_side},
+      {"no policy is said on valid pages", no_policy_is_said_on_valid_pages},
       {"a missing gnuplot names the package", a_missing_gnuplot_names_the_package},
       {"a failing gnuplot is quoted", a_failing_gnuplot_is_quoted},
       {"a hanging gnuplot is stopped", a_hanging_gnuplot_is_stopped},
