@@ -111,8 +111,32 @@ static kv_status validate_one(kva_readings *m, const kvm_gpus *gpus, const optio
 
 /* ---- results ---- */
 
+/* "15 of 39 points skipped, no program declared: split_verify, flashmla". */
+static void print_skipped(const kva_readings *m, size_t skipped) {
+  const char *before = ": ";
+  printf("  %zu of %zu points skipped, no program declared", skipped, m->n);
+  for (size_t i = 0; i < m->n; i++) {
+    bool said = !isnan(m->sample[i].predicted);
+    for (size_t k = 0; !said && k < i; k++)
+      said = isnan(m->sample[k].predicted) && !strcmp(m->sample[k].kernel, m->sample[i].kernel);
+    if (said) continue;
+    printf("%s%s", before, m->sample[i].kernel);
+    before = ", ";
+  }
+  printf("\n");
+}
+
 static void print_points(const kva_readings *m) {
-  printf("%s\n  %s; %s\n", m->status, m->what, m->how);
+  size_t skipped = 0;
+  for (size_t i = 0; i < m->n; i++) skipped += isnan(m->sample[i].predicted) ? 1 : 0;
+  const char *base = strrchr(m->path, '/');
+  printf("%s (%s)\n", m->status, base ? base + 1 : m->path);
+  if (m->what[0] || m->how[0]) printf("  %s; %s\n", m->what, m->how);
+  if (skipped) print_skipped(m, skipped);
+  if (skipped == m->n) {
+    printf("\n");
+    return;
+  }
   printf("%-24s %5s %9s %-11s %12s %12s %23s %8s  %s\n", "kernel", "heads", "prefix", "layout", "measured us",
          "predicted us", "interval us", "error", "widest parameter");
   for (size_t i = 0; i < m->n; i++) {

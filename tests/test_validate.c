@@ -112,6 +112,19 @@ static void the_model_keeps_its_bars(void) {
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "test -s %s", kv_tmp("v.h5")), 0);
 }
 
+/* Measured kernels that nobody wrote a program for are told as skipped, and alone they prove nothing. */
+static void kernels_without_a_program_are_told(void) {
+  char *out = NULL, *err = NULL;
+  CU_ASSERT_EQUAL(kv_run(&out, NULL, "%s validate", kv_program("roofline")), 0);
+  CU_ASSERT(out && strstr(out, "45 of 45 points skipped, no program declared: flashinfer_fa2_mla, "));
+  free(out);
+  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s validate %s", kv_program("roofline"),
+                         kv_source("models/measured/peers_h200.tsv")),
+                  3);
+  CU_ASSERT(err && strstr(err, "no measured point has a kernel with a program"));
+  free(out), free(err);
+}
+
 /* ---- attribution ---- */
 
 static const kvm_useful useful = {.bytes = 1e6, .flops = 1e6};
@@ -263,6 +276,7 @@ void suite_validate(void) {
                                        {"bad text", bad_text_is_refused},
                                        {"scores", scores_are_what_they_say},
                                        {"bars", the_model_keeps_its_bars},
+                                       {"skipped", kernels_without_a_program_are_told},
                                        {"shares", shares_add_up_and_name_the_cause},
                                        {"inconsistent", an_impossible_ladder_is_told},
                                        {"experiments", experiments_climb_the_ladder_too},
