@@ -33,7 +33,9 @@ const char *kva_point_binding(const kva_point *p) {
 }
 
 /* Time of the layout over that of contiguous rows, where memory binds; NaN where no memory model says. */
-static double scatter_of(const kva_run *run) { return run->contiguous ? 1 : run->gather.layout.at.scatter; }
+static double scatter_of(const kva_run *run) {
+  return run->contiguous ? 1 : run->gather.layout.at.scatter;
+}
 
 static kv_status predict_time(kva_run *run, kva_point *p, kvm_time_memo *memo, kv_error *err) {
   const kvm_declared *program = run->program[p->kernel];
@@ -151,8 +153,9 @@ static void judge_kernels(kva_run *run, const kva_point *slow, const kva_point *
   char time[32];
   judge_slow(run, slow);
   scaled_time(kva_point_time(fast), time);
-  add(run->verdict, sizeof run->verdict, " The structure of %s %s %s a layer (%s).", run->kernel[fast->kernel].name,
-      fast->prediction.known ? "is modelled at" : "allows", time, kva_point_binding(fast));
+  add(run->verdict, sizeof run->verdict, " The structure of %s %s %s a layer (%s).",
+      run->kernel[fast->kernel].name, fast->prediction.known ? "is modelled at" : "allows", time,
+      kva_point_binding(fast));
   if (!fast->prediction.known || !slow->prediction.known)
     add(run->verdict, sizeof run->verdict,
         " Times of kernels without a program are lower bounds; serial chains, exposed memory%s and launches "
@@ -189,7 +192,8 @@ static void judge(kva_run *run, const kvm_verify *longest) {
       first->useful.bytes / run->roofs.chip[KVM_DRAM].rate >= floor ? "memory" : "matrix instructions");
   rank(run, first, &slow, &fast);
   if (slow) judge_kernels(run, slow, fast);
-  else if (!first->work.fits) add(run->verdict, size, " No kernel fits: rows of this size need more shared memory.");
+  else if (!first->work.fits)
+    add(run->verdict, size, " No kernel fits: rows of this size need more shared memory.");
   judge_layout(run);
 }
 

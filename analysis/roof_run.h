@@ -49,7 +49,7 @@ typedef struct kva_run {
   char layout_name[300];   /* "contiguous", or trace and step */
   kva_layout_stats layout; /* of the file; zeroes without */
   uint64_t layout_tokens;
-  kva_gather gather;       /* of the layout; filled by the caller (kva_gather_of) */
+  kva_gather gather; /* of the layout; filled by the caller (kva_gather_of) */
   kvm_structure kernel[KVA_MAX_KERNELS];
   const kvm_declared *program[KVA_MAX_KERNELS]; /* NULL: a structure alone */
   uint32_t kernels;
@@ -67,8 +67,8 @@ void kva_run_free(kva_run *run); /* what kva_run_predict() allocated */
 #define KVA_BATCH_WORDS 120
 void kva_batch_words(uint32_t batch, uint64_t tokens, uint64_t longest, char words[KVA_BATCH_WORDS]);
 
-/* The time the model gives a point, a layer: T7, else the last rung that is known (T4: a lower bound); NaN where
- * nothing is known or the kernel does not fit. */
+/* The time the model gives a point, a layer: T7, else the last rung that is known (T4: a lower bound); NaN
+ * where nothing is known or the kernel does not fit. */
 double kva_point_time(const kva_point *point);
 /* Useful KV bytes over the measured time, else over the modelled one; NaN for merge_state and without either.
  */

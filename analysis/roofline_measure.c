@@ -47,7 +47,8 @@ static const struct argp_option option_list[] = {
      0},
     {"pool", OPT_POOL, "ROWS", 0, "Rows of the KV pool (2Mi, or what the problem needs)", 0},
     {"ceilings", OPT_CEILINGS, "FILE", 0,
-     "Dataset of `roofline calibrate`: ceilings and floor of the measured points; without the GPU the same as "
+     "Dataset of `roofline calibrate`: ceilings and floor of the measured points; without the GPU the same "
+     "as "
      "--calibration",
      0},
     {0}};

@@ -61,8 +61,9 @@ static kv_status is_of(const kvm_gpus *gpus, const kvm_gpu *gpu, const char *cal
   const kvm_gpu *of = NULL;
   kv_status st = kva_time_calibration_of(calibration, &about, err);
   if (st || kvm_gpus_find(gpus, about.gpu_name, &of, NULL) || !strcmp(of->key, gpu->key)) return st;
-  return kv_fail(err, KV_ERR_INPUT, "%s: measured on %.60s, not on %.60s; give a calibration of that GPU, or none",
-                 calibration, about.gpu_name, gpu->name);
+  return kv_fail(err, KV_ERR_INPUT,
+                 "%s: measured on %.60s, not on %.60s; give a calibration of that GPU, or none", calibration,
+                 about.gpu_name, gpu->name);
 }
 
 kv_status roofline_model_timing(roofline_model *model, const kvm_gpus *gpus, const kvm_gpu *gpu,

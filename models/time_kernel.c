@@ -113,9 +113,9 @@ static int entry(void *arg, const char *section, const char *key, const char *te
 static const struct {
   const char *name;
   size_t offset;
-} whole_fields[] = {WHOLE(block_rows),    WHOLE(pad_rows),  WHOLE(tile_tokens),  WHOLE(stages),
-                    WHOLE(threads),       WHOLE(registers), WHOLE(shared_bytes), WHOLE(k_reads),
-                    WHOLE(v_reads),       WHOLE(q_reads),   WHOLE(score_bytes),  WHOLE(index_bytes),
+} whole_fields[] = {WHOLE(block_rows),     WHOLE(pad_rows),  WHOLE(tile_tokens),  WHOLE(stages),
+                    WHOLE(threads),        WHOLE(registers), WHOLE(shared_bytes), WHOLE(k_reads),
+                    WHOLE(v_reads),        WHOLE(q_reads),   WHOLE(score_bytes),  WHOLE(index_bytes),
                     WHOLE(block_elements), WHOLE(row_bytes)};
 #define TRUTH(f) \
   { #f, offsetof(kvm_structure, f) }

@@ -67,8 +67,8 @@ static kvm_estimate from_roof(const kvm_ceiling *c) {
   return e;
 }
 
-/* What all SMs take of the same lines: where nobody measured it, up to what each takes alone, and at least what
- * the L2 gives of distinct lines. */
+/* What all SMs take of the same lines: where nobody measured it, up to what each takes alone, and at least
+ * what the L2 gives of distinct lines. */
 static kvm_estimate link_rate(const kvm_timing *t, const kvm_roofs *roofs) {
   const kvm_estimate *one = &t->p[KVM_P_SM_LINK];
   double all = t->sms * t->p[KVM_P_CLOCK].value;

@@ -54,8 +54,8 @@ typedef struct kvm_timing {
 
 /* From the description, then `pipes` (NULL: none), then the roofs. A latency that a description has in
  * nanoseconds alone (l2_latency_ns, dram_latency_ns) is taken at its boost clock. A value without a range
- * gets one by its kind: measured and spec 5 %, inference 10 %, from memory 20 %; a memory rate of a data sheet reaches down
- * to 80 %, as published measurements are 78 to 98 % of it. */
+ * gets one by its kind: measured and spec 5 %, inference 10 %, from memory 20 %; a memory rate of a data
+ * sheet reaches down to 80 %, as published measurements are 78 to 98 % of it. */
 kvm_timing kvm_timing_of(const kvm_gpu *gpu, const kvm_gpu *pipes, const kvm_roofs *roofs);
 /* Of the descriptions in models/pipes/ the one for architecture sm, else the highest below it, else the
  * lowest; NULL for an empty set. */
@@ -93,7 +93,8 @@ typedef enum kvm_cause {
 const char *kvm_cause_name(kvm_cause c); /* "path", "work", ...; cause i lies between T_i and T_(i+1) */
 
 typedef struct kvm_prediction {
-  bool known; /* false: no program for these rows, does not fit, or a parameter is missing; all else is NaN then */
+  bool known; /* false: no program for these rows, does not fit, or a parameter is missing; all else is NaN
+                 then */
   double resident, aliased, cold; /* s, the kernel: nothing misses, slot numbers miss, rows too */
   double whole;                   /* s, T7 */
   double low,

@@ -85,11 +85,11 @@ typedef struct kvm_ceiling {
 
 /* The roofs of one GPU. Of several values the roof is one of our own measurements (dram_read_measured,
  * mma_sync_bf16, wgmma_bf16), else the larger of the published ones: a roof must not lie below what somebody
- * reached. The chip's link is link_bw_measured, else SMs x sm_link_bw (kind inference), else NaN: the L2's rate
- * is no bound of it, as reads of the same lines by several SMs meet on the way (an H200's SMs take 24.4 TB/s
- * from an L2 that gives 8.7 of distinct lines). mma.sync is the tensor peak where it is the way to the tensor cores (sm_80 to sm_89, sm_12x)
- * and must be given elsewhere. One SM's share of the mma and L1 rates is chip / SMs (inference); its DRAM, L2
- * and link rates are given only by sm_link_bw, else NaN. */
+ * reached. The chip's link is link_bw_measured, else SMs x sm_link_bw (kind inference), else NaN: the L2's
+ * rate is no bound of it, as reads of the same lines by several SMs meet on the way (an H200's SMs take 24.4
+ * TB/s from an L2 that gives 8.7 of distinct lines). mma.sync is the tensor peak where it is the way to the
+ * tensor cores (sm_80 to sm_89, sm_12x) and must be given elsewhere. One SM's share of the mma and L1 rates
+ * is chip / SMs (inference); its DRAM, L2 and link rates are given only by sm_link_bw, else NaN. */
 typedef struct kvm_roofs {
   kvm_ceiling chip[KVM_RESOURCES];
   kvm_ceiling sm[KVM_RESOURCES];
@@ -153,9 +153,9 @@ typedef struct kvm_work {
   double tiles, block_tiles; /* loop turns over all blocks, of the busiest block; 0 without a loop */
   double waves;              /* blocks / (SMs x blocks_per_sm); NaN if not known */
   double busy_sms;           /* min(blocks, SMs); NaN if not known */
-  double chip[KVM_RESOURCES]; /* W_r: bytes or flops over the whole launch; of L2 the least that it can be: all
-                                 blocks that want the same rows fetch them in step, and their reads meet on the
-                                 way */
+  double chip[KVM_RESOURCES]; /* W_r: bytes or flops over the whole launch; of L2 the least that it can be:
+                                 all blocks that want the same rows fetch them in step, and their reads meet
+                                 on the way */
   double sm[KVM_RESOURCES];   /* W_r,s of the busiest SM; NaN if the number of SMs is not known */
 } kvm_work;
 kvm_work kvm_structure_work(const kvm_structure *k, const kvm_verify *p, const kvm_gpu *gpu);

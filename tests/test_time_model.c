@@ -390,24 +390,25 @@ static const kvm_declared *named(const char *name, int sm) {
 }
 
 /* Counters of the Triton kernel on an H200: 152 MB from DRAM and 108.5 M shared-memory wavefronts at 131072
- * with 8 heads, 15 % of issue slots in use. All 151 MB of rows came from memory, so the run to compare with is
- * the cold one; this test once scaled to a warm L2, and met the counters only with a link of 64 B a cycle, half
- * of what one SM of this GPU really takes (sm_link_bw). The counters are those of the February 2025 kernel,
- * 15.83 ms long: its 48 % of the L1/shared-memory pipe are these wavefronts over 8 SMs and that time, and the
- * kernel of the program, which took 20.454 ms, has the same wavefronts to spread over more cycles. */
+ * with 8 heads, 15 % of issue slots in use. All 151 MB of rows came from memory, so the run to compare with
+ * is the cold one; this test once scaled to a warm L2, and met the counters only with a link of 64 B a cycle,
+ * half of what one SM of this GPU really takes (sm_link_bw). The counters are those of the February 2025
+ * kernel, 15.83 ms long: its 48 % of the L1/shared-memory pipe are these wavefronts over 8 SMs and that time,
+ * and the kernel of the program, which took 20.454 ms, has the same wavefronts to spread over more cycles. */
 static void the_program_has_the_work_that_counters_show(void) {
   kvm_verify p = kvm_verify_default(131072);
   asked a;
   ask("h200", named("sglang_extend_32x64", 90), &p, &a);
   NEAR(a.work.chip[KVM_L1] / 128, 108.5e6, 0.03);
   NEAR(a.work.chip[KVM_MMA], 8.0 * 2049 * 32 * 64 * 2 * 1088,
-       1e-9); /* 8 heads x tiles x 32 x 64 x 1088 x 2 */
+       1e-9);                                          /* 8 heads x tiles x 32 x 64 x 1088 x 2 */
   NEAR(108.5e6 / 8 / (15.83e-3 * 1.79e9), 0.48, 0.01); /* 1.79 GHz: the clock under matrix instructions */
   NEAR(a.p.steady.l1, 108.5e6 / 8 / (20.454e-3 * 1.79e9), 0.05);
   NEAR(a.p.steady.issue, 0.15, 0.1);
 }
 
-/* The description of the H200 has its latencies in nanoseconds, as measured; sm_90's in general are longer. */
+/* The description of the H200 has its latencies in nanoseconds, as measured; sm_90's in general are longer.
+ */
 static void a_description_s_own_latency_counts(void) {
   kvm_verify p = kvm_verify_default(4096);
   asked a;

@@ -61,14 +61,15 @@ static void shared_rows_count_once_and_flops_every_time(void) {
   CU_ASSERT_DOUBLE_EQUAL(u.index_bytes, 12000, 0);
 }
 
-/* The floors of the H200 with its measured ceilings: 4.62971 TB/s, wgmma 956.426, mma.sync 645.736 TFLOP/s. */
+/* The floors of the H200 with its measured ceilings: 4.62971 TB/s, wgmma 956.426, mma.sync 645.736 TFLOP/s.
+ */
 static void floors_of_the_h200(void) {
   kvm_verify p = kvm_verify_default(131072);
   kvm_work w;
   kvm_ladder l = ladder("h200", 2, &p, &w);
   kvm_useful u = kvm_verify_useful(&p);
   NEAR(u.kv_bytes / 4.62971e12, 32.61e-6, 1e-3); /* the KV alone: 32.6 us */
-  NEAR(l.t[0], 32.7615e-6, 1e-5);                 /* with queries, outputs, indices */
+  NEAR(l.t[0], 32.7615e-6, 1e-5);                /* with queries, outputs, indices */
   CU_ASSERT_DOUBLE_EQUAL(l.t[0], l.t[1],
                          0); /* 20.5 GFLOP take 31.8 us with mma.sync: memory stays the floor */
   p.heads = 64;
@@ -175,7 +176,7 @@ static void split_verify_shares_rows_and_fills_the_gpu(void) {
   kvm_verify p = kvm_verify_default(131072);
   kvm_work w;
   kvm_ladder l = ladder("sm_120", 2, &p, &w);
-  CU_ASSERT_EQUAL(w.splits, 94); /* 2 groups of 36 rows on 188 SMs */
+  CU_ASSERT_EQUAL(w.splits, 94);                /* 2 groups of 36 rows on 188 SMs */
   CU_ASSERT_DOUBLE_EQUAL(w.block_tiles, 88, 0); /* 2 x (8192 + 1 of the tree) tiles / 188 = 87.2 */
   CU_ASSERT_EQUAL(w.blocks, 187);               /* 16386 / 88 = 186.2 */
   CU_ASSERT_DOUBLE_EQUAL(w.chip[KVM_MMA], 2.0 * (131072 + 16) * 40 * 2 * 1088, 0); /* 36 rows padded to 40 */
@@ -186,8 +187,8 @@ static void split_verify_shares_rows_and_fills_the_gpu(void) {
   CU_ASSERT_EQUAL(l.binding, KVM_DRAM);
 }
 
-/* One request of 100000 tokens and nine of 100: blocks take equal shares of all tiles, so none has more than the
- * rest, whoever is the longest. */
+/* One request of 100000 tokens and nine of 100: blocks take equal shares of all tiles, so none has more than
+ * the rest, whoever is the longest. */
 static void a_ragged_batch_is_split_evenly(void) {
   kvm_verify p = kvm_verify_default(100000);
   p.batch = 10;
@@ -200,7 +201,8 @@ static void a_ragged_batch_is_split_evenly(void) {
   CU_ASSERT_DOUBLE_EQUAL(w.busy_sms, 132, 0);
 }
 
-/* 86 KiB for 576 values are 172 for 1152, which an H200's block may have, and 1376 for 9216, which none may. */
+/* 86 KiB for 576 values are 172 for 1152, which an H200's block may have, and 1376 for 9216, which none may.
+ */
 static void shared_memory_follows_the_row(void) {
   kvm_verify p = kvm_verify_default(4096);
   kvm_structure k = kvm_kernel(2, 90);
