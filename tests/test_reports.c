@@ -308,6 +308,28 @@ static void policies_are_drawn_side_by_side(void) {
   keep(kv_tmp("whatif.h5"), "whatif");
 }
 
+static void an_audit_gives_its_map(void) {
+  static const char *const figures[] = {"summary", "map", "families"};
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  CU_ASSERT_EQUAL_FATAL(fixture_audit_write(kv_tmp("audit.h5"), true), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(report(kv_tmp("audit.h5"), kv_tmp("audit"), &err), KV_OK);
+  expect_report(kv_tmp("audit"), "audit", figures, 3);
+  char *text = pdf_text(kv_tmp("audit/audit.pdf"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "1 of 2 families of kernels"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "10 of 12")); /* 9 + 1 of 9 + 1 + 1 + 1 */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "2 cells run natively, 1 with code compiled at load, 1 in part, 1 not at all"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "machine code only for sm_90a; no PTX"));
+    CU_ASSERT_PTR_NULL(strstr(text, "machine code for sm_120")); /* the family that runs is not listed */
+  }
+  free(text);
+  keep(kv_tmp("audit.h5"), "audit");
+  CU_ASSERT_EQUAL_FATAL(fixture_audit_write(kv_tmp("audit-all.h5"), false), KV_OK);
+  CU_ASSERT_EQUAL(report(kv_tmp("audit-all.h5"), kv_tmp("audit-all"), &err), KV_OK);
+  expect_report(kv_tmp("audit-all"), "audit-all", figures, 3);
+}
+
 static void no_policy_is_said_on_valid_pages(void) {
   if (!has_gnuplot()) return;
   kv_error err = {0};
@@ -471,6 +493,9 @@ static void a_missing_dataset_is_named(void) {
   CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(b, &r), KV_OK);
   for (size_t i = 0; i < sizeof kvsim / sizeof *kvsim; i++) expect_named_when_gone(a, kvsim[i]);
   for (size_t i = 0; i < sizeof roofline / sizeof *roofline; i++) expect_named_when_gone(b, roofline[i]);
+  static const char *const audit[] = {"files/name", "map/jit", "families/why", "families/too_large"};
+  CU_ASSERT_EQUAL_FATAL(fixture_audit_write(kv_tmp("whole-a.h5"), true), KV_OK);
+  for (size_t i = 0; i < sizeof audit / sizeof *audit; i++) expect_named_when_gone(kv_tmp("whole-a.h5"), audit[i]);
   for (size_t i = 0; i < sizeof whatif / sizeof *whatif; i++) expect_named_when_gone(c, whatif[i]);
 }
 
@@ -520,6 +545,10 @@ static void columns_that_disagree_are_refused(void) {
   replace_column(file, "costs/policy", 3, 7);
   CU_ASSERT_EQUAL(kvr_report(file, dir, share(), NULL, &err), KV_ERR_INPUT);
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "costs/policy"));
+  CU_ASSERT_EQUAL_FATAL(fixture_audit_write(file, true), KV_OK);
+  replace_column(file, "map/file", 6, 2);
+  CU_ASSERT_EQUAL(kvr_report(file, dir, share(), NULL, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "map/file"));
 }
 
 static void names_come_from_the_file(void) {
@@ -589,6 +618,7 @@ void suite_reports(void) {
       {"a roofline without points or ceilings", a_roofline_without_points_or_ceilings_is_valid},
       {"clocks and gains have pages", clocks_and_gains_have_pages},
       {"policies are drawn side by side", policies_are_drawn_side_by_side},
+      {"an audit gives its map", an_audit_gives_its_map},
       {"no policy is said on valid pages", no_policy_is_said_on_valid_pages},
       {"a missing gnuplot names the package", a_missing_gnuplot_names_the_package},
       {"a failing gnuplot is quoted", a_failing_gnuplot_is_quoted},
