@@ -73,9 +73,9 @@ $(B)/kv_version.h: FORCE
 .PHONY: FORCE
 FORCE:
 
-# Other flags than last time: everything is compiled again.
+# Other flags than last time, or nvcc come or gone: everything is compiled again.
 $(B)/flags: FORCE
-	@mkdir -p $(@D); echo '$(CC) $(OPT) $(MARCH) $(SANFLAGS) $(WARN) $(CFLAGS) $(CPPFLAGS)' >$@.part; cmp -s $@.part $@ && rm $@.part || mv $@.part $@
+	@mkdir -p $(@D); echo '$(CC) $(OPT) $(MARCH) $(SANFLAGS) $(WARN) $(CFLAGS) $(CPPFLAGS) nvcc=$(NVCC)' >$@.part; cmp -s $@.part $@ && rm $@.part || mv $@.part $@
 
 $(B)/%.o: %.c $(B)/flags | $(B)/kv_version.h
 	@mkdir -p $(@D)

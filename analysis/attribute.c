@@ -61,7 +61,7 @@ static void draw_roofs(gsl_rng *rng, const kva_evidence *e, kvm_roofs *roofs) {
     kvm_parameter p;
   } of[] = {{KVM_DRAM, KVM_P_DRAM_RATE},
             {KVM_L2, KVM_P_L2_RATE},
-            {KVM_LINK, KVM_P_L2_RATE},
+            {KVM_LINK, KVM_P_LINK_RATE},
             {KVM_L1, KVM_P_WAVE_RATE},
             {KVM_MMA, KVM_P_MMA_RATE}};
   *roofs = *e->roofs;
@@ -212,6 +212,7 @@ static void write_verdict(const char *name, const kva_evidence *e, kva_attributi
 void kva_attribute(const char *name, const kva_evidence *e, kva_attribution *a) {
   double nats[KVM_CAUSES], gain[KVM_CAUSES];
   draw d = {*e->roofs, centre(&e->resident), centre(&e->kernel), centre(&e->whole)};
+  const unsigned missing = kvm_ladder_of(e->useful, e->work, e->roofs, 1).missing;
   *a = (kva_attribution){.largest = KVM_CAUSES, .whole = true};
   climb(e, &d, a->t);
   shares(a->t, nats);
@@ -219,6 +220,7 @@ void kva_attribute(const char *name, const kva_evidence *e, kva_attribution *a) 
   for (int i = 0; i < KVM_CAUSES; i++) {
     kva_cause *c = &a->cause[i];
     *c = (kva_cause){.known = !isnan(nats[i]), .nats = nats[i], .gain = gain[i]};
+    if (i == KVM_C_WORK && missing & 0xffu) c->known = false; /* T2 is T1 there, and says nothing */
     c->at_most = i == KVM_C_PATH || i == KVM_C_WORK || i == KVM_C_PLACEMENT;
     if (e->gain && !isnan(e->gain[i])) {
       c->gain = e->gain[i];

@@ -30,7 +30,7 @@ typedef struct kva_evidence {
   const kvm_work *work;
   const kvm_roofs *roofs;
   const kvm_timing
-      *ranges;    /* of the ceilings (KVM_P_MMA_RATE, WAVE_RATE, L2_RATE, DRAM_RATE); NULL: by their kind */
+      *ranges;    /* of the ceilings (KVM_P_MMA_RATE, WAVE_RATE, L2_RATE, LINK_RATE, DRAM_RATE); NULL: by their kind */
   double scatter; /* T3 / T2 where memory binds: 1 contiguous, NaN not known */
   kva_timing resident, kernel, whole; /* T5, T6, T7 */
   double common_error; /* standard deviation of ln t that the three times share (the model's own error) */

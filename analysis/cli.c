@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +21,12 @@ int kv_cli_exit(const char *program, kv_status status, const kv_error *err) {
   }
   if (failed) fprintf(stderr, "%s: %s\n", program, err && err->text[0] ? err->text : kv_status_name(status));
   return kv_exit_status(status);
+}
+
+bool kv_cli_same_file(const char *a, const char *b) {
+  struct stat x, y;
+  if (!strcmp(a, b)) return true;
+  return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 static bool there(const char *root, const char *relative, char *path, size_t size) {
@@ -43,6 +50,8 @@ kv_status kv_cli_share(const char *relative, char *path, size_t size, kv_error *
       if (there(root, relative, path, size)) return KV_OK;
     }
   }
+  bool from_source = n > 0 && !strncmp(root, KV_SOURCE_DIR "/", strlen(KV_SOURCE_DIR "/"));
+  if (from_source && there(KV_SOURCE_DIR, relative, path, size)) return KV_OK; /* an older install must not shadow it */
   if (there(KV_PREFIX "/share/kvroof", relative, path, size)) return KV_OK;
   if (there(KV_SOURCE_DIR, relative, path, size)) return KV_OK;
   return kv_fail(err, KV_ERR_IO, "%s: not found (looked beside the program, in %s and in %s); set KVROOF_SHARE",
@@ -83,14 +92,28 @@ static bool plain_word(const char *s) {
   return *s != '\0';
 }
 
+/* A word as a shell takes it; control characters, which would break the line, become '?'. */
+static char *quote(char *at, const char *word) {
+  *at++ = '\'';
+  for (const char *c = word; *c; c++) {
+    if (*c == '\'')
+      at = stpcpy(at, "'\\''");
+    else
+      *at++ = iscntrl((unsigned char)*c) ? '?' : *c;
+  }
+  *at++ = '\'';
+  return at;
+}
+
 char *kv_cli_command_line(int argc, char **argv) {
   size_t size = 1;
-  for (int i = 0; i < argc; i++) size += strlen(argv[i]) + 3;
+  for (int i = 0; i < argc; i++) size += 4 * strlen(argv[i]) + 3;
   char *line = calloc(1, size), *at = line;
   if (!line) return NULL;
   for (int i = 0; i < argc; i++) {
     const char *word = i ? argv[i] : strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
-    at += sprintf(at, plain_word(word) ? "%s%s" : "%s'%s'", i ? " " : "", word);
+    if (i) *at++ = ' ';
+    at = i == 0 || plain_word(word) ? stpcpy(at, word) : quote(at, word); /* argv[0] is "kvsim replay" */
   }
   return line;
 }

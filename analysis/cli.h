@@ -19,6 +19,10 @@ int kv_cli_exit(const char *program, kv_status status, const kv_error *err);
  * else the source tree it was built from. KV_ERR_IO when nowhere. */
 kv_status kv_cli_share(const char *relative, char *path, size_t size, kv_error *err);
 
+/* True when both name the same existing file (by device and inode), or are the same text: an output must not be an
+ * input. */
+bool kv_cli_same_file(const char *a, const char *b);
+
 /* "12k", "4M", "2Gi", "131072" -> number. k, M, G are powers of 1000; Ki, Mi, Gi of 1024. */
 kv_status kv_cli_count(const char *text, const char *option, uint64_t low, uint64_t high, uint64_t *value,
                        kv_error *err);

@@ -18,7 +18,8 @@ kvm_work kva_measured_work(const kva_measured *m, const kva_measured_row *r) {
   double sms = m->origin.gpu.sms, blocks = (double)s->blocks, own = s->partial_bytes + s->output_bytes;
   kvm_work w = {.fits = true, .blocks = s->blocks, .busy_sms = fmin(blocks, sms)};
   w.chip[KVM_DRAM] = s->unique_kv_bytes + own;
-  w.chip[KVM_L2] = w.chip[KVM_LINK] = s->link_bytes;
+  w.chip[KVM_L2] = w.chip[KVM_DRAM]; /* each line at least once: reads of several SMs meet on the way */
+  w.chip[KVM_LINK] = s->link_bytes;
   w.chip[KVM_L1] = s->smem_read_bytes + s->smem_write_bytes;
   w.chip[KVM_MMA] = s->mma_flops;
   double share =

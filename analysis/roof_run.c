@@ -7,7 +7,7 @@
 #include <string.h>
 
 double kva_point_time(const kva_point *p) {
-  for (int i = 7; i >= 0; i--)
+  for (int i = 7; i >= 0 && p->work.fits; i--)
     if (!isnan(p->ladder.t[i])) return p->ladder.t[i];
   return NAN;
 }
@@ -15,6 +15,15 @@ double kva_point_time(const kva_point *p) {
 double kva_point_bandwidth(const kva_point *p) {
   double t = isnan(p->measured) ? kva_point_time(p) : p->measured;
   return p->useful.kv_bytes > 0 && t > 0 ? p->useful.kv_bytes / t : NAN;
+}
+
+void kva_batch_words(uint32_t batch, uint64_t tokens, uint64_t longest, char words[KVA_BATCH_WORDS]) {
+  if (batch == 1) (void)snprintf(words, KVA_BATCH_WORDS, "%llu tokens", (unsigned long long)longest);
+  else if (tokens == batch * longest)
+    (void)snprintf(words, KVA_BATCH_WORDS, "%u requests of %llu tokens", batch, (unsigned long long)longest);
+  else
+    (void)snprintf(words, KVA_BATCH_WORDS, "%u requests, longest %llu tokens (%llu in all)", batch,
+                   (unsigned long long)longest, (unsigned long long)tokens);
 }
 
 const char *kva_point_binding(const kva_point *p) {
@@ -102,26 +111,47 @@ static void rank(const kva_run *run, const kva_point *first, const kva_point **s
   }
 }
 
+/* T2 over T1, or which ceilings it would take: without them T2 is T1, which says nothing of the work. */
+static void judge_work(kva_run *run, const kva_point *p) {
+  const double *t = p->ladder.t;
+  unsigned missing = p->ladder.missing & 0xffu;
+  size_t size = sizeof run->verdict;
+  const char *between = " (no ceiling of ";
+  if (!missing) {
+    add(run->verdict, size, "work %.3gx, placement %.3gx", t[2] / t[1], t[4] / t[2]);
+    return;
+  }
+  add(run->verdict, size, "work unknown");
+  for (int r = 0; r < KVM_RESOURCES; r++)
+    if (missing >> r & 1) {
+      add(run->verdict, size, "%s%s", between, kvm_resource_name((kvm_resource)r));
+      between = ", ";
+    }
+  add(run->verdict, size, "), work and placement together at least %.3gx", t[4] / t[1]);
+}
+
 static void judge_slow(kva_run *run, const kva_point *slow) {
   const double *t = slow->ladder.t;
   char time[32];
   size_t size = sizeof run->verdict;
   scaled_time(kva_point_time(slow), time);
   if (slow->prediction.known) {
-    add(run->verdict, size, " Modelled at %s, %s", time, slow->attribution.verdict);
+    add(run->verdict, size, " Modelled at %s a layer, %s", time, slow->attribution.verdict);
     return;
   }
-  add(run->verdict, size,
-      " %s needs at least %s, %.3gx that: work %.3gx, placement %.3gx (%.0f of %.0f SMs busy), bound by %s.",
-      run->kernel[slow->kernel].name, time, t[4] / t[0], t[2] / t[0], t[4] / t[2], slow->work.busy_sms,
-      run->roofs.sms, kva_point_binding(slow));
+  add(run->verdict, size, " %s needs at least %s a layer, %.3gx that: ", run->kernel[slow->kernel].name, time,
+      t[4] / t[0]);
+  if (t[1] / t[0] > 1.005) add(run->verdict, size, "path %.3gx, ", t[1] / t[0]);
+  judge_work(run, slow);
+  add(run->verdict, size, " (%.0f of %.0f SMs busy), bound by %s.", slow->work.busy_sms, run->roofs.sms,
+      kva_point_binding(slow));
 }
 
 static void judge_kernels(kva_run *run, const kva_point *slow, const kva_point *fast) {
   char time[32];
   judge_slow(run, slow);
   scaled_time(kva_point_time(fast), time);
-  add(run->verdict, sizeof run->verdict, " The structure of %s %s %s (%s).", run->kernel[fast->kernel].name,
+  add(run->verdict, sizeof run->verdict, " The structure of %s %s %s a layer (%s).", run->kernel[fast->kernel].name,
       fast->prediction.known ? "is modelled at" : "allows", time, kva_point_binding(fast));
   if (!fast->prediction.known || !slow->prediction.known)
     add(run->verdict, sizeof run->verdict,
@@ -142,7 +172,7 @@ static void judge_layout(kva_run *run) {
 }
 
 static void judge(kva_run *run, const kvm_verify *longest) {
-  char time[32];
+  char time[32], words[KVA_BATCH_WORDS];
   size_t size = sizeof run->verdict;
   const kva_point *first = run->point, *slow, *fast;
   while (first->problem.longest != longest->longest) first += run->kernels;
@@ -154,10 +184,12 @@ static void judge(kva_run *run, const kvm_verify *longest) {
     return;
   }
   scaled_time(floor, time);
-  add(run->verdict, size, "At %llu tokens the floor is %s (%s).", (unsigned long long)longest->longest, time,
+  kva_batch_words(longest->batch, longest->tokens, longest->longest, words);
+  add(run->verdict, size, "At %s%s the floor is %s a layer (%s).", words, longest->batch > 1 ? "," : "", time,
       first->useful.bytes / run->roofs.chip[KVM_DRAM].rate >= floor ? "memory" : "matrix instructions");
   rank(run, first, &slow, &fast);
   if (slow) judge_kernels(run, slow, fast);
+  else if (!first->work.fits) add(run->verdict, size, " No kernel fits: rows of this size need more shared memory.");
   judge_layout(run);
 }
 
@@ -220,6 +252,12 @@ void kva_run_missing(const kva_run *run, char *text, size_t size) {
       add(text, size, "%s%s%s", text[0] ? ", " : "", kvm_resource_name((kvm_resource)(b % 8)),
           b >= 8 ? " of one SM" : "");
   if (isnan(run->roofs.sms)) add(text, size, "%snumber of SMs", text[0] ? ", " : "");
+  for (uint32_t k = 0; k < run->kernels && run->points; k++) {
+    const kvm_declared *d = run->program[k];
+    if (d && d->block.roles && !kvm_declared_applies(d, &run->point[0].problem))
+      add(text, size, "%stime of %s (its program loads rows of %u B)", text[0] ? ", " : "",
+          run->kernel[k].name, kvm_declared_row_bytes(d));
+  }
   kvm_parameter p = kvm_timing_missing(&run->timing);
   if (run->declared && p != KVM_PARAMETERS)
     add(text, size, "%s%s of the time model", text[0] ? ", " : "", kvm_parameter_name(p));

@@ -63,8 +63,12 @@ typedef struct kva_run {
 kv_status kva_run_predict(kva_run *run, const kvm_verify *problems, uint64_t n, kv_error *err);
 void kva_run_free(kva_run *run); /* what kva_run_predict() allocated */
 
-/* The time the model gives a point: T7, else the last rung that is known (T4: a lower bound); NaN where
- * nothing is known. */
+/* "131072 tokens", "4 requests of 4096 tokens", "47 requests, longest 124453 tokens (2310552 in all)". */
+#define KVA_BATCH_WORDS 120
+void kva_batch_words(uint32_t batch, uint64_t tokens, uint64_t longest, char words[KVA_BATCH_WORDS]);
+
+/* The time the model gives a point, a layer: T7, else the last rung that is known (T4: a lower bound); NaN where
+ * nothing is known or the kernel does not fit. */
 double kva_point_time(const kva_point *point);
 /* Useful KV bytes over the measured time, else over the modelled one; NaN for merge_state and without either.
  */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "kv_h5.h"
 #include "kv_version.h"
 #include "roof_run.h"
 #include "roofline_commands.h"
@@ -88,7 +89,7 @@ typedef struct options {
   uint64_t heads, queries, batch, layers, latent, rope, seed;
   uint64_t prefix[MAX_PREFIXES];
   size_t prefixes;
-  bool json, no_report, quiet, dry_run, batch_given;
+  bool json, no_report, quiet, dry_run, batch_given, write;
   roofline_measure_options measure;
   kv_error err; /* the first bad option */
 } options;
@@ -196,11 +197,12 @@ static const struct argp_option option_table[] = {
      "slots of real requests: a kvlayout-1 file of `kvsim replay --layout-out`", 0},
     {"kernel", O_KERNEL, "FILE", 0, "one more kernel, declared as in models/kernels (models/README.md)", 0},
     {0, 0, 0, 0, "Results", 3},
-    {"output", 'o', "FILE", 0, "dataset (roofline-GPU.h5)", 0},
+    {"output", 'o', "FILE", 0,
+     "dataset (roofline-GPU.h5; with --json and --no-report none, unless something is measured)", 0},
     {"report", O_REPORT, "DIR", 0, "folder for the PDF and the PNGs (roofline-GPU-report)", 0},
     {"no-report", O_NO_REPORT, 0, 0, "draw nothing", 0},
     {"json", O_JSON, 0, 0, "JSON on stdout (schema roofline-1, version 1)", 0},
-    {"quiet", 'q', 0, 0, "no messages on stderr but errors", 0},
+    {"quiet", 'q', 0, 0, "no table, no messages but errors", 0},
     {"dry-run", O_DRY, 0, 0, "say what would be done and written, and stop", 0},
     {"seed", O_SEED, "N", 0, "seed of whatever is random, recorded (1)", 0},
     {0, 0, 0, 0, 0, 0}};
@@ -210,6 +212,7 @@ static const struct argp_option option_table[] = {
 static void default_names(options *o, const kvm_gpu *gpu, char output[300], char report[300]) {
   (void)snprintf(output, 300, "roofline-%s.h5", gpu->key);
   (void)snprintf(report, 300, "roofline-%s-report", gpu->key);
+  o->write = o->output || !o->json || !o->no_report; /* a report is drawn from the dataset */
   if (!o->output) o->output = output;
   if (!o->report) o->report = report;
 }
@@ -308,14 +311,14 @@ static kv_status deliver(const options *o, const kva_run *run, const char *note,
   kv_status st = KV_OK;
   if (o->dry_run) {
     printf("%s: %s (%s, %s)%s\n", run->status, run->gpu->name, run->gpu->key, run->gpu->arch, note);
-    printf("dry run: %llu points; would write %s%s%s\n", (unsigned long long)run->points, o->output,
-           o->no_report ? "" : " and a report in ", o->no_report ? "" : o->report);
+    printf("dry run: %llu points; would write %s%s%s\n", (unsigned long long)run->points,
+           o->write ? o->output : "nothing", o->no_report ? "" : " and a report in ", o->no_report ? "" : o->report);
     return KV_OK;
   }
   if (o->json) st = roofline_print_json(run, note, err);
-  else roofline_print_table(run, note);
-  if (!st) st = kva_run_write(run, o->output, command, err);
-  if (!st && !o->quiet) fprintf(stderr, "roofline: wrote %s\n", o->output);
+  else if (!o->quiet) roofline_print_table(run, note);
+  if (!st && o->write) st = kva_run_write(run, o->output, command, err);
+  if (!st && o->write && !o->quiet) fprintf(stderr, "roofline: wrote %s\n", o->output);
   if (!st && !o->no_report) st = draw(o, err);
   return st;
 }
@@ -376,12 +379,16 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
   uint64_t n = 0;
   char output[300], report[300];
   kva_run run = {.layers = (uint32_t)o->layers, .seed = o->seed, .contiguous = true};
-  kv_status st = roofline_gpu_choose(o->gpu, &chosen, err);
+  kv_status st = KV_OK;
+  if (o->calibration && o->measure.ceilings)
+    st = kv_fail(err, KV_ERR_USAGE, "--ceilings, --calibration: both name a calibration; give one");
+  if (!st) st = roofline_gpu_choose(o->gpu, &chosen, err);
   if (st) goto done;
   run.gpu = chosen.gpu;
   (void)snprintf(run.status, sizeof run.status, "%s", KVA_UNCALIBRATED);
   st = roofline_model_load(o->kernel, &model, err);
-  if (!st) st = roofline_model_use(&model, &chosen.all, o->calibration, &run, err);
+  if (!st) st = roofline_model_use(&model, &chosen.all, o->calibration ? o->calibration : o->measure.ceilings,
+                                   &run, err);
   if (st) goto done;
   default_names(o, run.gpu, output, report);
   (void)snprintf(run.layout_name, sizeof run.layout_name, "contiguous");
@@ -390,7 +397,7 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
     st = measure(o, &run, &problems[0], command, why, err);
     if (st != KV_END) goto done;
     st = KV_OK;
-    (void)snprintf(note, sizeof note, "%s; not measured: %s", chosen.note, why);
+    (void)snprintf(note, sizeof note, "%s; times of kernels are not measured: %s", chosen.note, why);
   }
   if (!st) st = kva_run_predict(&run, problems, n, err);
   if (!st) st = deliver(o, &run, note, command, err);
@@ -415,6 +422,7 @@ static char *help_filter(int key, const char *text, void *input) {
 }
 
 int main(int argc, char **argv) {
+  kv_h5_clean_on_signals();
   static options o = {
       .heads = 8, .queries = 9, .batch = 1, .layers = 61, .latent = 512, .rope = 64, .seed = 1};
   static const struct argp_child children[] = {{&roofline_measure_argp, 0, NULL, 0}, {0}};

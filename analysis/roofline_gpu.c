@@ -63,14 +63,14 @@ static kv_status choose(const char *name, roofline_gpu *c, kv_error *err) {
   if (here && (!name || sm)) {
     c->gpu = here;
     (void)snprintf(c->note, sizeof c->note,
-                   "; this card is here, and nothing of this run was measured on it");
+                   "; this card is here, but no kernel was timed on it");
     return KV_OK;
   }
   st = kvm_gpus_find(&c->all, name, &c->gpu, err);
   if (st) return st;
   if (here == c->gpu)
     (void)snprintf(c->note, sizeof c->note,
-                   "; this card is here, and nothing of this run was measured on it");
+                   "; this card is here, but no kernel was timed on it");
   else if (sm)
     (void)snprintf(c->note, sizeof c->note, "; %.20s is taken for this one, no such card is here", name);
   else (void)snprintf(c->note, sizeof c->note, "; no such card is here");

@@ -60,11 +60,11 @@ static void print_all(const kvm_gpus *gpus) {
 static void print_one(const kvm_gpu *g) {
   printf("%s (%s, %s)\nalso called:", g->name, g->key, g->arch);
   for (size_t i = 0; i < g->aliases; i++) printf("%s %s", i ? "," : "", g->alias[i]);
-  printf("\n\n%-28s %16s %-12s %-11s %s\n", "value", "", "unit", "kind", "source");
+  printf("\n\n%-28s %16s %-12s %-18s %s\n", "value", "", "unit", "kind", "source");
   for (size_t i = 0; i < g->values; i++) {
     const kvm_value *v = &g->value[i];
-    printf("%-28s %16s %-12s %-11s %s\n", v->name, v->text[0] ? v->text : "missing", v->unit,
-           kvm_kind_name(v->kind), v->source);
+    printf("%-28s %16s %-12s %-18s %s\n", v->name, v->text[0] ? v->text : "missing", v->unit,
+           kvm_kind_words(v->kind, v->source), v->source);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "measure_ladder.h"
+#include "roof_run.h"
 
 /* ---- options ---- */
 
@@ -46,7 +47,9 @@ static const struct argp_option option_list[] = {
      0},
     {"pool", OPT_POOL, "ROWS", 0, "Rows of the KV pool (2Mi, or what the problem needs)", 0},
     {"ceilings", OPT_CEILINGS, "FILE", 0,
-     "Dataset of `roofline calibrate`: ceilings and floor of the measured points", 0},
+     "Dataset of `roofline calibrate`: ceilings and floor of the measured points; without the GPU the same as "
+     "--calibration",
+     0},
     {0}};
 
 static kv_status parse_kernels(roofline_measure_options *o, const char *arg) {
@@ -250,6 +253,7 @@ static const kva_measured_row *fastest(const kva_measured *m) {
  * effect that scatter had on any kernel. */
 static void verdict_of(const kva_measured *m, char *text, size_t size) {
   const kva_measured_row *best = fastest(m), *worst = NULL;
+  char words[KVA_BATCH_WORDS];
   size_t used = 0;
   for (size_t i = 0; i < m->rows; i++) {
     const kva_measured_row *r = &m->row[i];
@@ -257,10 +261,10 @@ static void verdict_of(const kva_measured *m, char *text, size_t size) {
     if (!worst || r->to_contiguous.value > worst->to_contiguous.value) worst = r;
   }
   text[0] = '\0';
+  if (best) kva_batch_words(best->batch, best->tokens, best->longest, words);
   if (best)
-    used = (size_t)snprintf(text, size, "%s takes %.1f us at %llu tokens (%.0f GB/s of KV).",
-                            kvk_kind_name(best->kind), best->time.median * 1e6,
-                            (unsigned long long)best->longest,
+    used = (size_t)snprintf(text, size, "%s takes %.1f us a layer at %s (%.0f GB/s of KV).",
+                            kvk_kind_name(best->kind), best->time.median * 1e6, words,
                             best->structure.unique_kv_bytes / best->time.median / 1e9);
   if (worst && used < size)
     (void)snprintf(text + used, size - used,
@@ -388,6 +392,7 @@ kv_status roofline_measure(const roofline_measure_run *run, const int *devices, 
     if (!st) st = kept;
     for (int i = 0; !run->json && i < count; i++) {
       char verdict[4096] = "";
+      if (run->quiet) break;
       print_rows(&measured[i]);
       attribute(&measured[i], run, verdict, sizeof verdict);
       if (verdict[0]) printf("\n%s\n", verdict + 1);

@@ -54,6 +54,17 @@ static void find_calibration(const kvm_gpus *gpus, const kvm_gpu *gpu, char *pat
   if (n >= 0) free(names);
 }
 
+/* A calibration of another GPU that is described is refused; with a description of the user's own nobody can
+ * tell. */
+static kv_status is_of(const kvm_gpus *gpus, const kvm_gpu *gpu, const char *calibration, kv_error *err) {
+  kva_calibrated about;
+  const kvm_gpu *of = NULL;
+  kv_status st = kva_time_calibration_of(calibration, &about, err);
+  if (st || kvm_gpus_find(gpus, about.gpu_name, &of, NULL) || !strcmp(of->key, gpu->key)) return st;
+  return kv_fail(err, KV_ERR_INPUT, "%s: measured on %.60s, not on %.60s; give a calibration of that GPU, or none",
+                 calibration, about.gpu_name, gpu->name);
+}
+
 kv_status roofline_model_timing(roofline_model *model, const kvm_gpus *gpus, const kvm_gpu *gpu,
                                 const char *calibration, kvm_roofs *roofs, kvm_timing *timing,
                                 kv_error *err) {
@@ -67,7 +78,8 @@ kv_status roofline_model_timing(roofline_model *model, const kvm_gpus *gpus, con
     calibration = found;
   }
   if (!calibration[0] || !strcmp(calibration, "none")) return KV_OK;
-  return kva_time_calibrate(calibration, timing, roofs, &model->calibrated, err);
+  kv_status st = is_of(gpus, gpu, calibration, err);
+  return st ? st : kva_time_calibrate(calibration, timing, roofs, &model->calibrated, err);
 }
 
 kv_status roofline_model_use(roofline_model *model, const kvm_gpus *gpus, const char *calibration,

@@ -20,7 +20,7 @@ void roofline_model_free(roofline_model *model);
 /* Roofs and timing of a GPU: its description and pipes, then a calibration: the file `calibration`, or where
  * that is NULL the first of models/measured/NAME-ceilings.h5 whose GPU is this one ("none": no calibration).
  * What was used stands in model->calibrated, whose text the estimates point to. `gpus` resolves the
- * calibration's product name. */
+ * calibration's product name: KV_ERR_INPUT where it is another of them. */
 kv_status roofline_model_timing(roofline_model *model, const kvm_gpus *gpus, const kvm_gpu *gpu,
                                 const char *calibration, kvm_roofs *roofs, kvm_timing *timing, kv_error *err);
 /* Gives a run its programs, roofs, timing and status; run->gpu must be set. */

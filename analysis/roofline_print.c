@@ -28,7 +28,7 @@ static void print_ceiling(const char *name, const kvm_ceiling *c, const char *un
   printf("  %-10s %16s", name, rate(c->rate, unit, text));
   if (isnan(c->rate)) printf("\n");
   else
-    printf("  %-11s %s: %.80s%s\n", kvm_kind_name(c->kind), c->name, c->source,
+    printf("  %-18s %s: %.80s%s\n", kvm_kind_words(c->kind, c->source), c->name, c->source,
            strlen(c->source) > 80 ? "..." : "");
 }
 
@@ -39,8 +39,9 @@ static void print_problem(const kva_run *run) {
          p->row_bytes, run->layers);
   printf("layout   %s", run->layout_name);
   if (!run->contiguous)
-    printf(": %llu tokens, %llu distinct rows in %llu runs (mean %.1f), %llu sectors of 32 B",
-           (unsigned long long)run->layout_tokens, (unsigned long long)run->layout.union_rows,
+    printf(": %llu tokens in all, longest %llu, %llu distinct rows in %llu runs (mean %.1f), %llu sectors of 32 B",
+           (unsigned long long)run->layout_tokens, (unsigned long long)p->longest,
+           (unsigned long long)run->layout.union_rows,
            (unsigned long long)run->layout.runs,
            run->layout.runs ? (double)run->layout_tokens / (double)run->layout.runs : 0.0,
            (unsigned long long)run->layout.sectors);

@@ -17,6 +17,10 @@ const char *kvm_kind_name(kvm_kind kind) {
   return (unsigned)kind < KINDS ? kind_names[kind] : "unknown";
 }
 
+const char *kvm_kind_words(kvm_kind kind, const char *source) {
+  return kind == KVM_MEASURED && strncmp(source, "own ", 4) != 0 ? "measured by others" : kvm_kind_name(kind);
+}
+
 static const struct {
   const char *unit;
   double factor; /* to base units */

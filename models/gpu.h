@@ -24,6 +24,8 @@ typedef enum kvm_kind {
   KVM_UNKNOWN = 6      /* no value */
 } kvm_kind;
 const char *kvm_kind_name(kvm_kind kind);
+/* The same for people: "measured by others" where the source of a measured value does not begin with "own". */
+const char *kvm_kind_words(kvm_kind kind, const char *source);
 
 #define KVM_NAME 48
 #define KVM_TEXT 96

@@ -116,7 +116,7 @@ static const struct {
 } whole_fields[] = {WHOLE(block_rows),    WHOLE(pad_rows),  WHOLE(tile_tokens),  WHOLE(stages),
                     WHOLE(threads),       WHOLE(registers), WHOLE(shared_bytes), WHOLE(k_reads),
                     WHOLE(v_reads),       WHOLE(q_reads),   WHOLE(score_bytes),  WHOLE(index_bytes),
-                    WHOLE(block_elements)};
+                    WHOLE(block_elements), WHOLE(row_bytes)};
 #define TRUTH(f) \
   { #f, offsetof(kvm_structure, f) }
 static const struct {
@@ -294,4 +294,12 @@ const kvm_declared *kvm_declared_find(const kvm_declared_set *set, const char *n
       if (!best || nearer(kvm_arch_number(k->arch), kvm_arch_number(best->arch), sm)) best = k;
     }
   return best;
+}
+
+uint32_t kvm_declared_row_bytes(const kvm_declared *kernel) {
+  return kernel->structure.row_bytes ? kernel->structure.row_bytes : 2 * KVM_DECLARED_VALUES;
+}
+
+bool kvm_declared_applies(const kvm_declared *kernel, const kvm_verify *problem) {
+  return kernel->block.roles > 0 && problem->row_bytes == kvm_declared_row_bytes(kernel);
 }

@@ -45,4 +45,9 @@ void kvm_declared_free_all(kvm_declared_set *set);
  * above sm, else the lowest. NULL when there is none. */
 const kvm_declared *kvm_declared_find(const kvm_declared_set *set, const char *name, int sm, uint32_t tile);
 
+/* Bytes of the rows that a program loads: the structure's row_bytes, else 1152 (576 values of bf16). A program
+ * says nothing of a problem with other rows: kvm_declared_applies() is false there, and without a program. */
+uint32_t kvm_declared_row_bytes(const kvm_declared *kernel);
+bool kvm_declared_applies(const kvm_declared *kernel, const kvm_verify *problem);
+
 #endif

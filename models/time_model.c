@@ -1,6 +1,7 @@
 #include "time_model.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +45,20 @@ static kvm_estimate described(const kvm_gpu *gpu, const char *name) {
   return e;
 }
 
+/* A latency of the description: in cycles, else in seconds times the clock that it was measured at. */
+static kvm_estimate own_value(const kvm_gpu *gpu, const char *name) {
+  char in_seconds[KVM_NAME];
+  kvm_estimate e = described(gpu, name);
+  double clock = gpu ? kvm_gpu_number(gpu, "boost_clock") : NAN;
+  (void)snprintf(in_seconds, sizeof in_seconds, "%s_ns", name);
+  if (!isnan(e.value) || isnan(clock)) return e;
+  e = described(gpu, in_seconds);
+  e.value *= clock;
+  e.low *= clock;
+  e.high *= clock;
+  return e;
+}
+
 static kvm_estimate from_roof(const kvm_ceiling *c) {
   if (isnan(c->rate)) return unknown;
   kvm_estimate e = estimate(c->rate, c->kind, c->source);
@@ -52,11 +67,22 @@ static kvm_estimate from_roof(const kvm_ceiling *c) {
   return e;
 }
 
+/* What all SMs take of the same lines: where nobody measured it, up to what each takes alone, and at least what
+ * the L2 gives of distinct lines. */
+static kvm_estimate link_rate(const kvm_timing *t, const kvm_roofs *roofs) {
+  const kvm_estimate *one = &t->p[KVM_P_SM_LINK];
+  double all = t->sms * t->p[KVM_P_CLOCK].value;
+  if (roofs->chip[KVM_LINK].kind == KVM_MEASURED) return from_roof(&roofs->chip[KVM_LINK]);
+  if (isnan(all * one->value)) return unknown;
+  return (kvm_estimate){all * one->value, fmin(all * one->low, t->p[KVM_P_L2_RATE].value), all * one->high,
+                        KVM_INFERENCE, "SMs x what one of them can take; at least the rate of the L2"};
+}
+
 kvm_timing kvm_timing_of(const kvm_gpu *gpu, const kvm_gpu *pipes, const kvm_roofs *roofs) {
   kvm_timing t = {.sms = roofs->sms, .mma_best = roofs->mma_best.rate};
   for (int i = 0; i < KVM_PARAMETERS; i++) {
     const char *name = parameter_names[i];
-    kvm_estimate own = described(gpu, name), shared = described(pipes, name);
+    kvm_estimate own = own_value(gpu, name), shared = described(pipes, name);
     /* the same card's own latency, with the range that its architecture's cards span */
     if (!isnan(own.value) && !isnan(shared.value) && shared.low <= own.value && own.value <= shared.high) {
       own.low = shared.low;
@@ -71,7 +97,6 @@ kvm_timing kvm_timing_of(const kvm_gpu *gpu, const kvm_gpu *pipes, const kvm_roo
   t.p[KVM_P_MMA_RATE] = from_roof(&roofs->sm[KVM_MMA]);
   t.p[KVM_P_WAVE_RATE] = from_roof(&roofs->sm[KVM_L1]);
   t.p[KVM_P_L2_RATE] = from_roof(&roofs->chip[KVM_L2]);
-  t.p[KVM_P_LINK_RATE] = from_roof(&roofs->chip[KVM_LINK]);
   t.p[KVM_P_DRAM_RATE] = from_roof(&roofs->chip[KVM_DRAM]);
   if (isnan(t.p[KVM_P_WAVE_RATE].value) && !isnan(t.p[KVM_P_CLOCK].value))
     t.p[KVM_P_WAVE_RATE] =
@@ -79,6 +104,7 @@ kvm_timing kvm_timing_of(const kvm_gpu *gpu, const kvm_gpu *pipes, const kvm_roo
   if (!isnan(roofs->sm[KVM_LINK].rate) && !isnan(t.p[KVM_P_CLOCK].value))
     t.p[KVM_P_SM_LINK] = estimate(roofs->sm[KVM_LINK].rate / t.p[KVM_P_CLOCK].value, roofs->sm[KVM_LINK].kind,
                                   roofs->sm[KVM_LINK].source);
+  t.p[KVM_P_LINK_RATE] = link_rate(&t, roofs);
   return t;
 }
 
@@ -100,9 +126,10 @@ void kvm_timing_set(kvm_timing *t, kvm_parameter p, double value, double low, do
 
 void kvm_roofs_complete(kvm_roofs *roofs, const kvm_timing *t) {
   const kvm_estimate *e = &t->p[KVM_P_SM_LINK];
-  double rate = e->value * t->p[KVM_P_CLOCK].value;
-  if (!isnan(roofs->sm[KVM_LINK].rate) || isnan(rate)) return;
-  roofs->sm[KVM_LINK] = (kvm_ceiling){rate, e->kind, "sm_link_per_clk", e->source};
+  double rate = fmax(e->value, e->high) * t->p[KVM_P_CLOCK].value;
+  if (isnan(roofs->sm[KVM_LINK].rate) && !isnan(rate))
+    roofs->sm[KVM_LINK] = (kvm_ceiling){rate, e->kind, "sm_link_per_clk", e->source};
+  if (isnan(roofs->chip[KVM_LINK].rate)) roofs->chip[KVM_LINK] = kvm_link_inferred(roofs);
 }
 
 kvm_parameter kvm_timing_missing(const kvm_timing *t) {
@@ -116,6 +143,7 @@ kvm_parameter kvm_timing_missing(const kvm_timing *t) {
 kvm_work kvm_declared_work(const kvm_declared *kernel, const kvm_verify *problem, const kvm_gpu *gpu) {
   kvm_work w = kvm_structure_work(&kernel->structure, problem, gpu);
   kvm_program_work sum = {0};
+  if (!kvm_declared_applies(kernel, problem)) return w;
   for (unsigned r = 0; r < kernel->block.roles; r++) {
     const kvm_role *role = &kernel->block.role[r];
     kvm_program_work one = kvm_program_count(&role->tile);
@@ -125,13 +153,16 @@ kvm_work kvm_declared_work(const kvm_declared *kernel, const kvm_verify *problem
     sum.index_bytes += one.index_bytes; /* the warps of a block read the same slots, the L1 merges them */
   }
   if (!(w.tiles > 0) || !(sum.waves > 0)) return w;
+  /* of blocks that want the same rows, the share that an L2 sees when they go in step */
+  double apart = problem->tokens ? (double)problem->union_rows / (double)problem->tokens / (double)w.side : 1;
   double per[KVM_RESOURCES] = {0},
          busiest = ceil((double)w.blocks / kvm_gpu_number(gpu, "sm_count")) * w.block_tiles;
   per[KVM_LINK] = per[KVM_L2] = sum.row_bytes + sum.index_bytes;
   per[KVM_L1] = 128 * sum.waves;
   per[KVM_MMA] = 4096 * sum.mma;
   for (int r = KVM_L2; r < KVM_RESOURCES; r++) {
-    w.chip[r] = w.tiles * per[r] + (r == KVM_MMA ? 0 : w.partial_bytes);
+    double blocks = r == KVM_L2 ? apart : 1;
+    w.chip[r] = w.tiles * per[r] * blocks + (r == KVM_MMA ? 0 : w.partial_bytes);
     w.sm[r] = isnan(w.sm[r]) ? NAN : busiest * per[r];
   }
   return w;
@@ -334,7 +365,7 @@ static const kvm_prediction nothing = {.resident = NAN,
 kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction *p, kv_error *err) {
   trial x = {.relief = {1, 1, 1, 1, 1}};
   *p = nothing;
-  if (!q->kernel->block.roles || !q->work->fits || !q->work->blocks) return KV_OK;
+  if (!kvm_declared_applies(q->kernel, q->problem) || !q->work->fits || !q->work->blocks) return KV_OK;
   if (kvm_timing_missing(q->timing) != KVM_PARAMETERS) return KV_OK;
   for (int i = 0; i < KVM_PARAMETERS; i++) x.v[i] = q->timing->p[i].value;
   kv_status st = kernel_time(q, &x, memo, &p->resident, NULL, err);

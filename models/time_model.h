@@ -52,8 +52,9 @@ typedef struct kvm_timing {
   double sms, mma_best; /* SMs; chip's best matrix rate, FLOP/s */
 } kvm_timing;
 
-/* From the description, then `pipes` (NULL: none), then the roofs. A value without a range gets one by its
- * kind: measured and spec 5 %, inference 10 %, from memory 20 %; a memory rate of a data sheet reaches down
+/* From the description, then `pipes` (NULL: none), then the roofs. A latency that a description has in
+ * nanoseconds alone (l2_latency_ns, dram_latency_ns) is taken at its boost clock. A value without a range
+ * gets one by its kind: measured and spec 5 %, inference 10 %, from memory 20 %; a memory rate of a data sheet reaches down
  * to 80 %, as published measurements are 78 to 98 % of it. */
 kvm_timing kvm_timing_of(const kvm_gpu *gpu, const kvm_gpu *pipes, const kvm_roofs *roofs);
 /* Of the descriptions in models/pipes/ the one for architecture sm, else the highest below it, else the
@@ -62,12 +63,14 @@ const kvm_gpu *kvm_pipes_find(const kvm_gpus *pipes, int sm);
 /* Puts a calibrated value in. */
 void kvm_timing_set(kvm_timing *t, kvm_parameter p, double value, double low, double high,
                     const char *source);
-/* Gives the roofs one SM's link rate where the description has none: what the pipes' file says of it. */
+/* Gives the roofs one SM's link rate where the description has none: the most that the pipes' file says of
+ * it, and the chip's from that. */
 void kvm_roofs_complete(kvm_roofs *roofs, const kvm_timing *t);
 /* The first parameter that is needed and not known; KVM_PARAMETERS when all are. */
 kvm_parameter kvm_timing_missing(const kvm_timing *t);
 
-/* Executed work of a declared kernel: kvm_structure_work(), with what its programs count where it has any. */
+/* Executed work of a declared kernel: kvm_structure_work(), with what its programs count where it has any
+ * for rows of this size. */
 kvm_work kvm_declared_work(const kvm_declared *kernel, const kvm_verify *problem, const kvm_gpu *gpu);
 
 /* Simulations already made; several predictions of one run share one. Zero it before use. */
@@ -90,7 +93,7 @@ typedef enum kvm_cause {
 const char *kvm_cause_name(kvm_cause c); /* "path", "work", ...; cause i lies between T_i and T_(i+1) */
 
 typedef struct kvm_prediction {
-  bool known; /* false: no program, does not fit, or a parameter is missing; all else is NaN then */
+  bool known; /* false: no program for these rows, does not fit, or a parameter is missing; all else is NaN then */
   double resident, aliased, cold; /* s, the kernel: nothing misses, slot numbers miss, rows too */
   double whole;                   /* s, T7 */
   double low,

@@ -111,6 +111,10 @@ static bool mma_sync_is_best(int sm) {
   return within((uint64_t)sm, 80, 89) || within((uint64_t)sm, 120, 129);
 }
 
+kvm_ceiling kvm_link_inferred(const kvm_roofs *roofs) {
+  return inferred(roofs->sm[KVM_LINK], roofs->sms, "SMs x what one of them can take");
+}
+
 kvm_roofs kvm_roofs_of(const kvm_gpu *gpu) {
   kvm_roofs r = {.sms = kvm_gpu_number(gpu, "sm_count")};
   if (!(r.sms >= 1)) r.sms = NAN;
@@ -121,14 +125,13 @@ kvm_roofs kvm_roofs_of(const kvm_gpu *gpu) {
   r.chip[KVM_DRAM] = first(ceiling(gpu, "dram_read_measured"),
                            larger(ceiling(gpu, "dram_bw_spec"), ceiling(gpu, "dram_bw_measured")));
   r.chip[KVM_L2] = ceiling(gpu, "l2_bw_measured");
-  r.chip[KVM_LINK] =
-      inferred(r.chip[KVM_L2], 1, "every byte that an L2 benchmark reads crosses the link to the SMs");
   r.chip[KVM_L1] = larger(ceiling(gpu, "smem_bw_peak"), ceiling(gpu, "l1_bw_measured"));
   r.chip[KVM_MMA] = sync ? first(mma, tensor) : mma;
   r.mma_best = sync ? r.chip[KVM_MMA] : larger(first(ceiling(gpu, "wgmma_bf16"), tensor), mma);
   r.sm[KVM_L1] = inferred(r.chip[KVM_L1], 1 / r.sms, "the chip's rate / SMs");
   r.sm[KVM_MMA] = inferred(r.chip[KVM_MMA], 1 / r.sms, "the chip's rate / SMs");
   r.sm[KVM_LINK] = ceiling(gpu, "sm_link_bw");
+  r.chip[KVM_LINK] = first(ceiling(gpu, "link_bw_measured"), kvm_link_inferred(&r));
   return r;
 }
 
@@ -170,6 +173,7 @@ kvm_structure kvm_kernel(unsigned which, int sm) {
        .description = "the prefix split over the GPU, but every head reads each row again",
        .grid = KVM_GRID_PER_HEAD,
        .split = true,
+       .even = true,
        .pad_rows = 16,
        .tile_tokens = 32,
        .stages = 2,
@@ -185,6 +189,7 @@ kvm_structure kvm_kernel(unsigned which, int sm) {
        .description = "the prefix split over the GPU, each row shared by all queries and heads of a block",
        .grid = KVM_GRID_PACKED,
        .split = true,
+       .even = true,
        .block_rows = 36,
        .pad_rows = 8,
        .tile_tokens = 16,
@@ -204,12 +209,17 @@ kvm_structure kvm_kernel(unsigned which, int sm) {
   return kernels[which < KVM_KERNELS ? which : 0];
 }
 
+/* Shared memory of a block: declared for rows of 576 values, whose tiles and queries it holds as bf16. */
+static double shared_of(const kvm_structure *k, const kvm_verify *p) {
+  return k->shared_bytes * (double)(p->latent + p->rope) / KVM_DECLARED_VALUES;
+}
+
 /* Resident blocks an SM by registers (allocated in 256 a warp), shared memory, warps and blocks; 0 if not
  * known. */
-static uint32_t blocks_per_sm(const kvm_structure *k, const kvm_gpu *gpu) {
+static uint32_t blocks_per_sm(const kvm_structure *k, double shared_bytes, const kvm_gpu *gpu) {
   double warps = ceil(k->threads / 32.0), limit = kvm_gpu_number(gpu, "max_blocks_per_sm");
   double by_warps = floor(kvm_gpu_number(gpu, "max_warps_per_sm") / warps);
-  double shared = k->shared_bytes + kvm_gpu_number(gpu, "smem_reserved_per_block");
+  double shared = shared_bytes + kvm_gpu_number(gpu, "smem_reserved_per_block");
   if (isnan(limit) || isnan(by_warps) || warps < 1) return 0;
   if (by_warps < limit) limit = by_warps;
   if (k->registers) {
@@ -312,7 +322,7 @@ static void attention_work(const kvm_structure *k, const kvm_verify *p, double s
   w->chip[KVM_DRAM] = 32.0 * (double)p->sectors + own + k->index_bytes * (double)p->tokens + u.mask_bytes +
                       (double)p->batch * p->queries * p->row_bytes;
   w->chip[KVM_LINK] = (double)side * tokens * one.link + own * w->splits + partial;
-  w->chip[KVM_L2] = w->chip[KVM_LINK];
+  w->chip[KVM_L2] = ((double)p->union_rows + (double)p->batch * p->queries) * one.link + own + partial;
   w->chip[KVM_L1] = (double)side * executed * one.l1 + own * w->splits + partial;
   w->chip[KVM_MMA] = (double)side * executed * one.mma;
   double piece = w->block_tiles * k->tile_tokens;
@@ -325,8 +335,8 @@ kvm_work kvm_structure_work(const kvm_structure *k, const kvm_verify *p, const k
   kvm_work w = {.fits = true, .waves = NAN, .busy_sms = NAN};
   double sms = kvm_gpu_number(gpu, "sm_count"), block[KVM_RESOURCES] = {0};
   if (!(sms >= 1)) sms = NAN;
-  w.fits = !(k->shared_bytes > kvm_gpu_number(gpu, "smem_per_block_optin"));
-  w.blocks_per_sm = blocks_per_sm(k, gpu);
+  w.fits = !(shared_of(k, p) > kvm_gpu_number(gpu, "smem_per_block_optin"));
+  w.blocks_per_sm = blocks_per_sm(k, shared_of(k, p), gpu);
   if (k->grid == KVM_GRID_ELEMENTS) elements_work(k, p, &w);
   else attention_work(k, p, sms, &w, block);
   for (int r = 0; r < KVM_RESOURCES; r++) {

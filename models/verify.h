@@ -85,8 +85,9 @@ typedef struct kvm_ceiling {
 
 /* The roofs of one GPU. Of several values the roof is one of our own measurements (dram_read_measured,
  * mma_sync_bf16, wgmma_bf16), else the larger of the published ones: a roof must not lie below what somebody
- * reached. The link takes the L2 rate, since every byte that an L2 benchmark reads crosses it (kind
- * inference). mma.sync is the tensor peak where it is the way to the tensor cores (sm_80 to sm_89, sm_12x)
+ * reached. The chip's link is link_bw_measured, else SMs x sm_link_bw (kind inference), else NaN: the L2's rate
+ * is no bound of it, as reads of the same lines by several SMs meet on the way (an H200's SMs take 24.4 TB/s
+ * from an L2 that gives 8.7 of distinct lines). mma.sync is the tensor peak where it is the way to the tensor cores (sm_80 to sm_89, sm_12x)
  * and must be given elsewhere. One SM's share of the mma and L1 rates is chip / SMs (inference); its DRAM, L2
  * and link rates are given only by sm_link_bw, else NaN. */
 typedef struct kvm_roofs {
@@ -96,6 +97,8 @@ typedef struct kvm_roofs {
   double sms;           /* NaN if not known */
 } kvm_roofs;
 kvm_roofs kvm_roofs_of(const kvm_gpu *gpu);
+/* The chip's link as SMs x one SM's; NaN where either is not known. */
+kvm_ceiling kvm_link_inferred(const kvm_roofs *roofs);
 /* F/U at which memory and the best matrix instructions take the same time; NaN if either is not known. */
 double kvm_ridge(const kvm_roofs *roofs);
 
@@ -106,6 +109,8 @@ typedef enum kvm_grid {
   KVM_GRID_PACKED = 1,   /* a block per (request, group of query rows over all heads[, split]) */
   KVM_GRID_ELEMENTS = 2  /* a block per block_elements outputs, no prefix (merge_state) */
 } kvm_grid;
+
+enum { KVM_DECLARED_VALUES = 576 }; /* latent + rope that structures and programs are declared for */
 
 /* What is declared about a kernel; the counts per tile follow from it. Registers and shared memory limit how
  * many blocks an SM holds; 0 means "no limit known". */
@@ -120,7 +125,7 @@ typedef struct kvm_structure {
   uint32_t stages;        /* tiles in flight, 1: none ahead */
   uint32_t threads;       /* a block */
   uint32_t registers;     /* a thread */
-  uint32_t shared_bytes;  /* a block */
+  uint32_t shared_bytes;  /* a block, for rows of KVM_DECLARED_VALUES; others in proportion */
   bool kv_apart;          /* K and V fetched separately: (row + V part) bytes instead of one row */
   bool through_registers; /* fetched bytes pass the L1 pipe as loads and again as stores to shared memory */
   uint32_t k_reads, v_reads; /* times each K, V byte of a tile is read from shared memory by the warps */
@@ -128,6 +133,7 @@ typedef struct kvm_structure {
   uint32_t score_bytes;      /* bytes through shared memory a score (partial scores, P) */
   uint32_t index_bytes;      /* a slot number */
   uint32_t block_elements;   /* elements grid only */
+  uint32_t row_bytes;        /* of the rows that a kernel's program loads; 0: 2 x KVM_DECLARED_VALUES */
 } kvm_structure;
 
 /* The kernels of this project, as they are declared for architecture `sm` (90, 120): extend_serial,
@@ -147,7 +153,9 @@ typedef struct kvm_work {
   double tiles, block_tiles; /* loop turns over all blocks, of the busiest block; 0 without a loop */
   double waves;              /* blocks / (SMs x blocks_per_sm); NaN if not known */
   double busy_sms;           /* min(blocks, SMs); NaN if not known */
-  double chip[KVM_RESOURCES]; /* W_r: bytes or flops over the whole launch */
+  double chip[KVM_RESOURCES]; /* W_r: bytes or flops over the whole launch; of L2 the least that it can be: all
+                                 blocks that want the same rows fetch them in step, and their reads meet on the
+                                 way */
   double sm[KVM_RESOURCES];   /* W_r,s of the busiest SM; NaN if the number of SMs is not known */
 } kvm_work;
 kvm_work kvm_structure_work(const kvm_structure *k, const kvm_verify *p, const kvm_gpu *gpu);

@@ -62,6 +62,11 @@ kv_status kvs_freelist_init(kvs_freelist *l, const kvt_info *info, const int32_t
   *l = (kvs_freelist){.kind = info->allocator, .page_size = info->page_size,
                       .capacity = info->pool_size / info->page_size};
   if (l->kind == KVT_ALLOC_OTHER) return KV_OK;
+  if (!paged(l) && l->page_size != 1) {
+    l->kind = KVT_ALLOC_OTHER;
+    return kv_fail(err, KV_ERR_INPUT, "allocator %s has pages of one slot, page_size is %u",
+                   kvt_allocator_name(info->allocator), info->page_size);
+  }
   l->ring = malloc(l->capacity * sizeof *l->ring);
   if (sorted(l)) l->release = malloc(l->capacity * sizeof *l->release);
   if (sorted(l)) l->sort_set = calloc(l->capacity / 64 + 1, sizeof *l->sort_set);
@@ -105,9 +110,13 @@ static void merge_and_sort(kvs_freelist *l) {
 }
 
 void kvs_freelist_begin_call(kvs_freelist *l, uint32_t slots, uint32_t requests) {
+  kvs_freelist_begin_call_of(l, slots, requests, slots == requests);
+}
+
+void kvs_freelist_begin_call_of(kvs_freelist *l, uint32_t slots, uint32_t requests, bool decode) {
   if (!sorted(l)) return;
   uint64_t need = l->kind == KVT_ALLOC_TOKEN_SORTED ? slots
-                  : slots == requests               ? requests /* alloc_decode: one slot a request */
+                  : decode                          ? requests
                                                     : (uint64_t)slots / l->page_size + requests + 1;
   if (need > l->count && l->released) merge_and_sort(l);
 }

@@ -37,6 +37,8 @@ void kvs_freelist_free(kvs_freelist *list);
 /* Begins an allocator call for `slots` slots of `requests` requests: merges and sorts as need_sort does when the list
  * is short (token: slots > entries; paged: slots / page + requests + 1 > entries, for decode requests > entries). */
 void kvs_freelist_begin_call(kvs_freelist *list, uint32_t slots, uint32_t requests);
+/* The same where it is known whether the call is a decode's (the function above takes one slot a request for one). */
+void kvs_freelist_begin_call_of(kvs_freelist *list, uint32_t slots, uint32_t requests, bool decode);
 
 /* Takes the slots of one event from the head. Returns how many of them, from the first, the list would have handed
  * out: n when all agree. Slots that continue a page already taken are not in the list and always agree here. */

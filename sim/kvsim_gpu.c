@@ -7,6 +7,7 @@
 
 #include "cli.h"
 #include "gpu.h"
+#include "mem_model.h"
 #include "verify.h"
 
 /* The first of these that the description has. */
@@ -23,21 +24,90 @@ static double bandwidth(const kvm_gpu *g, const char *const *names, size_t n, ch
   return NAN;
 }
 
-static kv_status add_gpu(const kvm_gpus *all, const char *name, kvs_priced_gpu *g, kvs_cost *c, kv_error *err) {
-  const kvm_gpu *found;
-  kv_status st = kvm_gpus_find(all, name, &found, err);
-  if (st) return st;
+/* ---- scatter, by the memory model ---- */
+
+enum { MODEL_ROWS = 16384 };
+
+/* The share that runs of `run` rows at random places of an 8-GiB pool keep. */
+static kv_status share_of_runs(kvm_mem *mem, double row_bytes, double mem_bytes, uint32_t run, int32_t *slot, double *share,
+                               kv_error *err) {
+  const kvm_mem_pattern pattern = {.pool_rows = (uint64_t)(fmin(8589934592.0, mem_bytes / 2) / row_bytes), .run = run, .aligned = true, .seed = 1};
+  const kvm_mem_rows list = {.slot = slot, .n = MODEL_ROWS, .row_bytes = (uint32_t)row_bytes, .index_bytes = 4};
+  kvm_mem_gather gather;
+  kvm_mem_layout(&pattern, slot, MODEL_ROWS);
+  kv_status st = kvm_mem_scatter(mem, &list, MODEL_ROWS, &gather, err);
+  *share = st || isnan(gather.scatter) ? NAN : fmin(1, 1 / gather.scatter);
+  return st;
+}
+
+static void without_model(kvs_priced_gpu *g) {
+  for (int i = 0; i < KVS_SHARES; i++) g->run_share[i] = NAN;
+  (void)snprintf(g->memory_model, sizeof g->memory_model, "%s", KVS_GATHER_MODEL);
+}
+
+static kv_status model_shares(const kvm_gpu *gpu, double row_bytes, kvs_priced_gpu *g, kv_error *err) {
+  kvm_mem_params params;
+  kvm_mem *mem = NULL;
+  without_model(g);
+  if (kvm_mem_params_of(gpu, &params, NULL)) return KV_OK; /* nobody describes this memory */
+  int32_t *slot = malloc(MODEL_ROWS * sizeof *slot);
+  kv_status st = slot ? kvm_mem_create(&params, &mem, err) : kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  for (uint32_t i = 0; i < KVS_SHARES && !st; i++)
+    st = share_of_runs(mem, row_bytes, kvm_gpu_number(gpu, "mem_bytes"), 1u << i, slot, &g->run_share[i], err);
+  kvm_mem_free(mem);
+  free(slot);
+  (void)snprintf(g->memory_model, sizeof g->memory_model, "modelled: memory model (models/mem_model.h), %s",
+                 kvm_mem_kind(gpu) == KVM_ASSUMED ? "uncalibrated, some values assumed" : "calibrated on gathers measured on an H200");
+  return st;
+}
+
+/* Linear in the logarithm of the run length; beyond the longest what is missing shrinks with the length. */
+static double modelled_share(const void *arg, double row_bytes, double mean_run) {
+  const kvs_priced_gpu *g = arg;
+  const double *share = g->run_share, at = log2(fmax(1, mean_run));
+  const int last = KVS_SHARES - 1;
+  if (isnan(share[0])) return kvs_gather_share(NULL, row_bytes, mean_run);
+  if (at >= last) return 1 - (1 - share[last]) * exp2(last - at);
+  const int i = (int)at;
+  return share[i] + (at - i) * (share[i + 1] - share[i]);
+}
+
+const char *kvsim_memory_model(const kvs_priced_gpu *gpu, uint32_t n) {
+  for (uint32_t i = 1; i < n; i++)
+    if (strcmp(gpu[i].memory_model, gpu[0].memory_model)) return "modelled: each GPU's own, see gpus/memory_model";
+  return n ? gpu[0].memory_model : KVS_GATHER_MODEL;
+}
+
+static kv_status price(const kvm_gpu *found, double row_bytes, kvs_priced_gpu *g, kvs_cost *c, kv_error *err) {
   (void)snprintf(g->key, sizeof g->key, "%s", found->key);
   (void)snprintf(g->name, sizeof g->name, "%s", found->name);
   g->read_bandwidth = bandwidth(found, read_names, 3, g->read_source, sizeof g->read_source);
   g->copy_bandwidth = bandwidth(found, copy_names, 2, g->copy_source, sizeof g->copy_source);
   if (isnan(g->read_bandwidth) || isnan(g->copy_bandwidth))
     return kv_fail(err, KV_ERR_USAGE, "--gpu: the description of %s has no memory bandwidth", found->key);
-  *c = (kvs_cost){.read_bandwidth = g->read_bandwidth, .copy_bandwidth = g->copy_bandwidth};
-  return KV_OK;
+  *c = (kvs_cost){.read_bandwidth = g->read_bandwidth, .copy_bandwidth = g->copy_bandwidth, .share = modelled_share, .arg = g};
+  return model_shares(found, row_bytes, g, err);
 }
 
-kv_status kvsim_gpus(const char *names, kvs_priced_gpu *gpu, kvs_cost *cost, uint32_t *n, kv_error *err) {
+/* Adds what is known of the GPU's kind of memory to its description, where there is a file for it. */
+static kv_status describe_memory(kvm_gpu *gpu, kv_error *err) {
+  char name[64], relative[128], path[4096];
+  if (!kvm_mem_file(gpu, name, sizeof name)) return KV_OK;
+  (void)snprintf(relative, sizeof relative, "models/dram/%s", name);
+  if (kv_cli_share(relative, path, sizeof path, NULL)) return KV_OK;
+  return kvm_mem_describe(path, gpu, err);
+}
+
+static kv_status add_gpu(kvm_gpus *all, const char *name, double row_bytes, kvs_priced_gpu *g, kvs_cost *c, kv_error *err) {
+  const kvm_gpu *listed;
+  kv_status st = kvm_gpus_find(all, name, &listed, err);
+  if (st) return st;
+  kvm_gpu *found = &all->gpu[listed - all->gpu];
+  st = describe_memory(found, err);
+  return st ? st : price(found, row_bytes, g, c, err);
+}
+
+kv_status kvsim_gpus(const char *names, double row_bytes, kvs_priced_gpu *gpu, kvs_cost *cost, uint32_t *n, kv_error *err) {
   char folder[4096], *list = strdup(names ? names : KVSIM_GPU), *rest = NULL;
   kvm_gpus all = {0};
   *n = 0;
@@ -47,7 +117,7 @@ kv_status kvsim_gpus(const char *names, kvs_priced_gpu *gpu, kvs_cost *cost, uin
     if (*n == KVS_COSTS)
       st = kv_fail(err, KV_ERR_USAGE, "--gpu: at most %u GPUs at a time", KVS_COSTS);
     else
-      st = add_gpu(&all, name, &gpu[*n], &cost[*n], err);
+      st = add_gpu(&all, name, row_bytes, &gpu[*n], &cost[*n], err);
     if (!st) (*n)++;
   }
   if (!st && !*n) st = kv_fail(err, KV_ERR_USAGE, "--gpu: names no GPU");

@@ -6,9 +6,12 @@
 
 #define KVSIM_GPU "h200_sxm" /* without --gpu */
 
-/* `names` is a list, "h200_sxm,sm_120". Fills gpu[0..*n-1] and the costs; at most KVS_COSTS. KV_ERR_USAGE for a name that
- * is none and for a GPU whose description has no bandwidth. */
-kv_status kvsim_gpus(const char *names, kvs_priced_gpu *gpu, kvs_cost *cost, uint32_t *n, kv_error *err);
+/* `names` is a list, "h200_sxm,sm_120". Fills gpu[0..*n-1] and the costs for rows of row_bytes; at most KVS_COSTS. A
+ * cost's share() reads gpu[i], which must stay where it is. KV_ERR_USAGE for a name that is none and for a GPU whose
+ * description has no bandwidth. */
+kv_status kvsim_gpus(const char *names, double row_bytes, kvs_priced_gpu *gpu, kvs_cost *cost, uint32_t *n, kv_error *err);
+/* What the GPUs' shares come from, in one line; static storage or gpu's. */
+const char *kvsim_memory_model(const kvs_priced_gpu *gpu, uint32_t n);
 /* Times of this project's kernels for the mean decode step of each cell, a row a cell, GPU and kernel (the caller frees
  * *times); none where row_bytes are not those of MLA rows (512 + 64: 1152, 576 or 656 B). heads x queries; all times are floors of declared structures (models/verify.h), modelled
  * and uncalibrated: they say whether memory is what a kernel waits for. baseline: cells[0]. */

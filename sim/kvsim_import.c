@@ -272,7 +272,7 @@ static kv_status name_output(const arguments *a, char **output, kv_error *err) {
   size_t stem = !a->segments && dot && dot > (slash ? slash + 1 : a->path) ? (size_t)(dot - a->path) : strlen(a->path);
   if (a->output ? !(*output = strdup(a->output)) : asprintf(output, "%.*s.kvtrace.h5", (int)stem, a->path) < 0)
     return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  return strcmp(*output, a->path) ? KV_OK : kv_fail(err, KV_ERR_USAGE, "--output: is the input itself");
+  return !kv_cli_same_file(*output, a->path) ? KV_OK : kv_fail(err, KV_ERR_USAGE, "--output: is the input itself");
 }
 
 kv_status kvsim_import(int argc, char **argv, kv_error *err) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "kv_h5.h"
 #include "kvsim_commands.h"
 #include "trace.h"
 
@@ -96,9 +97,13 @@ kv_status kvsim_info(int argc, char **argv, kv_error *err) {
   (void)argp_parse(&argp, argc, argv, 0, NULL, &a);
   kv_status st = count(a.path, &info, &t, err);
   if (st) return st;
+  char *name = strdup(a.path); /* for JSON and the terminal; the file itself may be called anything */
+  if (!name) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  kv_text_clean(name);
   if (a.json)
-    print_json(a.path, &info, &t);
+    print_json(name, &info, &t);
   else
-    print_table(a.path, &info, &t);
+    print_table(name, &info, &t);
+  free(name);
   return KV_OK;
 }

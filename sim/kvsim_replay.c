@@ -1,11 +1,13 @@
 /* kvsim replay: runs a trace, writes the dataset, the layout asked for and the report, prints a table or JSON. */
 #include <argp.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "kv_h5.h"
@@ -79,12 +81,14 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 /* Everything resolved: what the run will do. */
 typedef struct plan {
   char *output, *report, *command;
-  const char *trace; /* base name */
+  char *trace; /* base name, fit to print */
   char sha256[65];
   kvt_info info;
   kvs_replay_options replay;
   kvs_layout_options layout;
   uint64_t layout_step; /* 0: the last */
+  const char *layout_path; /* where the layout goes in the end: a run that fails must not leave one */
+  char *layout_aside;
   bool layout_done;
   uint32_t seen_first, seen_last; /* steps in which the layout's request ran */
   kvs_output *dataset;
@@ -108,9 +112,11 @@ static kv_status resolve_names(const arguments *a, plan *p, kv_error *err) {
   if (stem > 3 && !strcmp(p->output + stem - 3, ".h5")) stem -= 3;
   ok = a->report ? ((p->report = strdup(a->report)) ? 1 : -1) : asprintf(&p->report, "%.*s.report", (int)stem, p->output);
   if (ok < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  if (!strcmp(p->output, a->path)) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
+  if (kv_cli_same_file(p->output, a->path)) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
   const char *base = strrchr(a->path, '/');
-  p->trace = base ? base + 1 : a->path;
+  p->trace = strdup(base ? base + 1 : a->path);
+  if (!p->trace) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  kv_text_clean(p->trace); /* it goes into JSON and datasets */
   return KV_OK;
 }
 
@@ -118,7 +124,12 @@ static kv_status resolve_layout(const arguments *a, plan *p, kv_error *err) {
   uint64_t request;
   if (!a->layout) return a->request || a->step ? kv_fail(err, KV_ERR_USAGE, "--request and --step belong to --layout-out") : KV_OK;
   if (!a->request) return kv_fail(err, KV_ERR_USAGE, "--layout-out needs --request R (or `all`)");
-  p->layout = (kvs_layout_options){.path = a->layout, .command = p->command, .trace = p->trace, .sha256 = p->sha256,
+  if (kv_cli_same_file(a->layout, a->path) || kv_cli_same_file(a->layout, p->output))
+    return kv_fail(err, KV_ERR_USAGE, "--layout-out: is the trace or the dataset itself");
+  if (asprintf(&p->layout_aside, "%s.%ld.aside", a->layout, (long)getpid()) < 0) p->layout_aside = NULL;
+  if (!p->layout_aside) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  p->layout_path = a->layout;
+  p->layout = (kvs_layout_options){.path = p->layout_aside, .command = p->command, .trace = p->trace, .sha256 = p->sha256,
                                    .request = KVS_ALL_REQUESTS};
   kv_status st = number(a->step, "--step", 1, p->info.steps ? p->info.steps : 1, 0, &p->layout_step, err);
   if (st || !strcmp(a->request, "all")) return st;
@@ -146,6 +157,7 @@ static kv_status resolve_replay(const arguments *a, plan *p, kv_error *err) {
   r->milestone_rows = rows;
   r->permissive = a->permissive;
   r->follow_order = !a->allocator || strcmp(a->allocator, "other");
+  if (!r->follow_order) p->info.allocator = KVT_ALLOC_OTHER;
   return KV_OK;
 }
 
@@ -333,7 +345,7 @@ static void print_plan(const arguments *a, const plan *p) {
   printf("geometry        row %u B, sector %u B, TLB page %u B, DRAM row %u B (assumed)\n", p->replay.geometry.row_bytes,
          p->replay.geometry.sector_bytes, p->replay.geometry.tlb_page_bytes, p->replay.geometry.dram_row_bytes);
   printf("allocator       %s%s\n", kvt_allocator_name(p->info.allocator), p->replay.follow_order ? "" : ", its order not checked");
-  if (p->layout.path) printf("layout          %s\n", p->layout.path);
+  if (p->layout_path) printf("layout          %s\n", p->layout_path);
 }
 
 static kv_status make_report(const arguments *a, const plan *p, kv_error *err) {
@@ -358,6 +370,11 @@ static kv_status layout_missing(const plan *p, kv_error *err) {
                  p->layout.request, step, p->seen_first, p->seen_last);
 }
 
+static kv_status put_layout(const plan *p, kv_error *err) {
+  if (!p->layout_done || rename(p->layout_aside, p->layout_path) == 0) return KV_OK;
+  return kv_fail(err, KV_ERR_IO, "%s: cannot be put in place: %s", p->layout_path, strerror(errno));
+}
+
 static kv_status replay_and_write(const arguments *a, plan *p, kvt_reader *reader, kv_error *err) {
   kvs_replay *replay = NULL;
   int32_t *initial = NULL;
@@ -372,6 +389,10 @@ static kv_status replay_and_write(const arguments *a, plan *p, kvt_reader *reade
   st = kvs_replay_create(&p->info, &p->replay, initial, &replay, err);
   if (!st) st = run_events(reader, replay, p, a->quiet, err);
   if (!st) st = compare_final(a->path, p, replay, &final, err);
+  if (!st && final == DIFFERENT && !a->permissive)
+    st = kv_fail(err, KV_ERR_INPUT, "%s: /final/free_list differs from what the events leave", a->path);
+  if (!st && p->milestones && (fflush(p->milestones) != 0 || ferror(p->milestones)))
+    st = kv_fail(err, KV_ERR_IO, "the temporary file of the milestones cannot be written (is /tmp full?)");
   if (!st)
     st = kvs_output_finish(p->dataset, replay, err);
   else
@@ -380,10 +401,10 @@ static kv_status replay_and_write(const arguments *a, plan *p, kvt_reader *reade
     print_json(p, replay, final);
   else if (!st && !a->quiet)
     print_table(p, replay, final);
+  if (!st) st = put_layout(p, err);
   if (!st) st = layout_missing(p, err);
-  if (!st && final == DIFFERENT && !a->permissive)
-    st = kv_fail(err, KV_ERR_INPUT, "%s: /final/free_list differs from what the events leave", a->path);
 done:
+  if (st && p->layout_aside) (void)unlink(p->layout_aside);
   free(initial);
   kvs_replay_free(replay);
   kvs_output_free(p->dataset);
@@ -419,6 +440,8 @@ done:
   if (p.milestones) (void)fclose(p.milestones);
   kvt_reader_close(reader);
   free(p.output);
+  free(p.trace);
+  free(p.layout_aside);
   free(p.report);
   free(p.command);
   return st;

@@ -70,7 +70,7 @@ typedef struct state_head {
   char magic[16], version[48], sha256[65];
   uint64_t cell_bytes, cells, gpus;
   double row_bytes, layers;
-  kvs_cost cost[KVS_COSTS];
+  double rate[KVS_COSTS][2 + KVS_SHARES]; /* bandwidths, and what runs keep of them */
 } state_head;
 
 typedef struct plan {
@@ -155,7 +155,7 @@ static kv_status resolve(const arguments *a, plan *p, kv_error *err) {
   if (stem > 3 && !strcmp(a->path + stem - 3, ".h5")) stem -= 3;
   int ok = a->output ? ((p->output = strdup(a->output)) ? 1 : -1) : asprintf(&p->output, "%.*s.kvsweep.h5", (int)stem, a->path);
   if (ok < 0 || asprintf(&p->state, "%s.unfinished", p->output) < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  if (!strcmp(p->output, a->path)) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
+  if (kv_cli_same_file(p->output, a->path)) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
   const char *base = strrchr(a->path, '/');
   p->trace = base ? base + 1 : a->path;
   kv_status st = small_number(a->jobs, "--jobs", 64, &jobs, err);
@@ -170,7 +170,7 @@ static kv_status resolve(const arguments *a, plan *p, kv_error *err) {
   w->layers = layers;
   w->every = (uint32_t)(p->info.steps / 256 + 1);
   w->detail_every = 16;
-  if (!st) st = kvsim_gpus(a->gpu, p->gpu, w->cost, &p->gpus, err);
+  if (!st) st = kvsim_gpus(a->gpu, row, p->gpu, w->cost, &p->gpus, err);
   w->costs = p->gpus;
   return st ? st : resolve_cells(a, p, err);
 }
@@ -188,7 +188,11 @@ static void make_head(plan *p) {
   h->gpus = p->gpus;
   h->row_bytes = p->prices.row_bytes;
   h->layers = p->prices.layers;
-  memcpy(h->cost, p->run.whatif.cost, sizeof h->cost);
+  for (uint32_t i = 0; i < p->gpus; i++) {
+    h->rate[i][0] = p->gpu[i].read_bandwidth;
+    h->rate[i][1] = p->gpu[i].copy_bandwidth;
+    memcpy(&h->rate[i][2], p->gpu[i].run_share, sizeof p->gpu[i].run_share);
+  }
 }
 
 static void take_kept(plan *p, uint64_t number, kvs_cell *kept) {
@@ -253,7 +257,7 @@ static kv_status write_dataset(plan *p, const char *token_source, kv_error *err)
                  good, p->cells * p->gpus, 100 * p->prices.effect);
   const kvs_policy_settings settings = kvs_policy_settings_default();
   const kvs_whatif_head head = {.path = p->output, .command = p->command, .conventions = CONVENTIONS, .trace = p->trace, .sha256 = p->sha256,
-                                .info = &p->info, .memory_model = KVS_GATHER_MODEL, .token_source = token_source, .verdict = verdict,
+                                .info = &p->info, .memory_model = kvsim_memory_model(p->gpu, p->gpus), .token_source = token_source, .verdict = verdict,
                                 .settings = &settings, .prices = p->prices, .every = p->run.whatif.every, .gpu = p->gpu, .gpus = p->gpus};
   kv_status st = kvs_whatif_write(&head, p->cell, p->cells, 0, err);
   return st;

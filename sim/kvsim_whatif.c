@@ -125,7 +125,7 @@ static kv_status resolve_names(const arguments *a, plan *p, kv_error *err) {
   if (stem > 3 && !strcmp(p->output + stem - 3, ".h5")) stem -= 3;
   ok = a->report ? ((p->report = strdup(a->report)) ? 1 : -1) : asprintf(&p->report, "%.*s.report", (int)stem, p->output);
   if (ok < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  if (!strcmp(p->output, a->path) || (a->trace_out && !strcmp(a->trace_out, a->path)))
+  if (kv_cli_same_file(p->output, a->path) || (a->trace_out && kv_cli_same_file(a->trace_out, a->path)))
     return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
   const char *base = strrchr(a->path, '/');
   p->trace = base ? base + 1 : a->path;
@@ -178,7 +178,7 @@ static kv_status resolve_run(const arguments *a, plan *p, kv_error *err) {
   p->run.jobs = jobs;
   p->run.arg = p;
   p->run.progress = on_progress;
-  if (!st) st = kvsim_gpus(a->gpu, p->gpu, w->cost, &p->gpus, err);
+  if (!st) st = kvsim_gpus(a->gpu, p->prices.row_bytes, p->gpu, w->cost, &p->gpus, err);
   w->costs = p->gpus;
   p->prices.copy_bandwidth = p->gpu[0].copy_bandwidth;
   return st ? st : kvsim_policies(a->policy, p->policy, &p->policies, err);
@@ -224,7 +224,7 @@ static void say_verdict(plan *p) {
                            100 * p->prices.effect, p->gpu[0].key);
   (void)snprintf(p->verdict + at, sizeof p->verdict - (size_t)at,
                  " Scatter costs %.2f %% of that time as recorded: no policy, and no kernel, can gain more by it (%s).",
-                 read > 0 ? 100 * (read - floor) / read : 0, KVS_GATHER_MODEL);
+                 read > 0 ? 100 * (read - floor) / read : 0, kvsim_memory_model(p->gpu, p->gpus));
 }
 
 /* ---- telling ---- */
@@ -314,7 +314,7 @@ static void print_json(const plan *p) {
   for (uint32_t i = 0; i < p->policies; i++) json_array_append_new(list, policy_json(p, i));
   json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:f,s:f,s:f,s:I,s:o,s:s,s:o}", "schema", "kvsim-whatif-1", "trace", p->trace, "trace_sha256",
                         p->sha256, "allocator", kvt_allocator_name(p->info.allocator), "gpu", p->gpu[0].key, "memory_model",
-                        KVS_GATHER_MODEL, "row_bytes", p->prices.row_bytes, "layers", p->prices.layers, "token_seconds",
+                        kvsim_memory_model(p->gpu, p->gpus), "row_bytes", p->prices.row_bytes, "layers", p->prices.layers, "token_seconds",
                         p->prices.token_seconds, "mismatches", (json_int_t)mismatches(p), "final_lists_match", lists, "verdict",
                         p->verdict, "policies", list);
   (void)json_dumpf(o, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
@@ -345,7 +345,7 @@ static kv_status make_report(const arguments *a, const plan *p, kv_error *err) {
 
 static kv_status write_dataset(plan *p, const char *token_source, kv_error *err) {
   const kvs_whatif_head head = {.path = p->output, .command = p->command, .conventions = KVS_WHATIF_CONVENTIONS, .trace = p->trace,
-                                .sha256 = p->sha256, .info = &p->info, .memory_model = KVS_GATHER_MODEL,
+                                .sha256 = p->sha256, .info = &p->info, .memory_model = kvsim_memory_model(p->gpu, p->gpus),
                                 .token_source = token_source, .verdict = p->verdict, .settings = &p->settings,
                                 .prices = p->prices, .every = p->run.whatif.every, .gpu = p->gpu, .gpus = p->gpus,
                                 .kernel = p->kernel, .kernels = p->kernels, .heads = p->heads, .queries = p->queries};

@@ -50,6 +50,8 @@ struct kvs_replay {
   uint64_t tree;       /* slots of all open draft trees */
   uint64_t due;        /* requests whose prefill_end waits for the step's end */
   int32_t group;       /* open free group, -1 none */
+  uint32_t call_slots, call_requests; /* of the allocator call announced */
+  bool call_open;                     /* none of its slots has come yet */
   uint64_t bitmap_left; /* bytes */
   uint64_t *scratch;
   uint64_t last_sampled;
@@ -257,13 +259,16 @@ static void end_group(kvs_replay *r) {
 static kv_status check_order(const context *c) {
   kvs_replay *r = c->r;
   end_group(r);
+  if (r->call_open) /* put off to here: only now it shows which of the allocator's calls it is */
+    kvs_freelist_begin_call_of(&r->list, r->call_slots, r->call_requests, c->e->kind == KVT_ALLOC_DECODE);
+  r->call_open = false;
   uint32_t agree = kvs_freelist_take(&r->list, c->e->slots, c->e->count);
   if (agree == c->e->count) return KV_OK;
   if (r->options.permissive) r->totals.order_lost = true;
   if (!kvs_pool_has(&r->pool, c->e->slots[agree])) return outside(c, agree);
   const char *what = kvs_pool_is_free(&r->pool, c->e->slots[agree])
-                         ? "is not the one that the declared allocator would hand out next; import the trace as "
-                           "allocator 'other' if it is not SGLang's"
+                         ? "is not the one that the declared allocator would hand out next; `--allocator other` "
+                           "takes allocations as they come"
                          : "is allocated, but held already";
   kvs_freelist_free(&r->list); /* out of step for good: a strict replay ends here, a permissive one goes on without */
   return bad_slot(c, agree, what);
@@ -347,7 +352,9 @@ static kv_status on_alloc_spec(const context *c) {
 static kv_status on_alloc_call(const context *c) {
   if (c->e->length < 0 || c->e->position < 0) return bad_event(c, "a call without its slots and requests");
   end_group(c->r);
-  kvs_freelist_begin_call(&c->r->list, (uint32_t)c->e->length, (uint32_t)c->e->position);
+  c->r->call_slots = (uint32_t)c->e->length;
+  c->r->call_requests = (uint32_t)c->e->position;
+  c->r->call_open = true;
   return KV_OK;
 }
 
@@ -405,10 +412,18 @@ static kv_status on_start(const context *c) {
   return hold_slots(c, q);
 }
 
+static bool in_block(const request *q, int32_t slot) {
+  for (uint32_t i = 0; i < q->block_n; i++)
+    if (q->block[i] == slot) return true;
+  return false;
+}
+
 static kv_status commit_tree(const context *c, request *q) {
   if ((uint64_t)c->e->position != q->row.rows || q->tail_n)
     return bad_event(c, "position does not continue the request's row");
   if (c->e->count > q->tree) return bad_event(c, "commits more slots than the request's draft tree has");
+  for (uint32_t i = 0; i < c->e->count; i++)
+    if (!in_block(q, c->e->slots[i])) return bad_slot(c, i, "is not of the request's verify block");
   kv_status st = hold_slots(c, q);
   if (st) return st;
   q->tree -= c->e->count;
@@ -583,8 +598,7 @@ static kv_status sample_requests(kvs_replay *r, kv_error *err) {
   return KV_OK;
 }
 
-static kv_status sample(kvs_replay *r, kv_error *err) {
-  const kvs_observer *o = &r->options.observer;
+kvs_pool_sample kvs_replay_sample(const kvs_replay *r) {
   kvs_pool_sample s = {.step = r->step, .type = r->step_type, .recorded = r->step_row, .running = r->running_n};
   uint64_t runs = 0;
   for (uint32_t i = 0; i < r->running_n; i++) {
@@ -601,6 +615,12 @@ static kv_status sample(kvs_replay *r, kv_error *err) {
   s.free_runs_list = kvs_freelist_runs(&r->list);
   s.fragmentation = kvs_fragmentation(s.largest_free_run, s.free);
   s.mean_run = runs ? (double)s.live_rows / (double)runs : 0;
+  return s;
+}
+
+static kv_status sample(kvs_replay *r, kv_error *err) {
+  const kvs_observer *o = &r->options.observer;
+  kvs_pool_sample s = kvs_replay_sample(r);
   r->last_sampled = r->step;
   kv_status st = o->pool ? o->pool(o->arg, &s, err) : KV_OK;
   return st ? st : sample_requests(r, err);
@@ -773,7 +793,9 @@ kv_status kvs_replay_create(const kvt_info *info, const kvs_replay_options *opti
   r->index = calloc(info->requests + 1, sizeof *r->index);
   kv_status st = r->index ? kvs_pool_init(&r->pool, info, err) : kv_fail(err, KV_ERR_MEMORY, "out of memory");
   uint32_t n = (uint32_t)info->initial_free;
-  if (!st) st = kvs_freelist_init(&r->list, &r->info, initial, n, err);
+  kv_error why = {KV_OK, ""};
+  if (!st && (st = kvs_freelist_init(&r->list, &r->info, initial, n, &why)))
+    (void)kv_fail(err, st, "%s: %.500s", options->name, why.text);
   if (!st && initial) {
     for (uint32_t i = 0; i < n && !st; i++)
       if (initial[i] < 1 || (uint32_t)initial[i] > info->pool_size / info->page_size)

@@ -97,6 +97,8 @@ const kvs_replay_totals *kvs_replay_get_totals(const kvs_replay *replay);
 const kvs_pool *kvs_replay_get_pool(const kvs_replay *replay);
 const kvs_freelist *kvs_replay_get_freelist(const kvs_replay *replay);
 uint32_t kvs_replay_step(const kvs_replay *replay);
+/* The pool as it is now. */
+kvs_pool_sample kvs_replay_sample(const kvs_replay *replay);
 /* The running requests in order of their start: number `i` of kvs_replay_running(). Valid rows only. */
 uint32_t kvs_replay_running(const kvs_replay *replay);
 const kvs_row *kvs_replay_row(const kvs_replay *replay, uint32_t i, int32_t *request);

@@ -166,6 +166,7 @@ static const char *g_key(const table *t, uint64_t i) { return t->head->gpu[i].ke
 static const char *g_name(const table *t, uint64_t i) { return t->head->gpu[i].name; }
 static const char *g_read_source(const table *t, uint64_t i) { return t->head->gpu[i].read_source; }
 static const char *g_copy_source(const table *t, uint64_t i) { return t->head->gpu[i].copy_source; }
+static const char *g_memory_model(const table *t, uint64_t i) { return t->head->gpu[i].memory_model; }
 static double g_read(const table *t, uint64_t i) { return t->head->gpu[i].read_bandwidth; }
 static double g_copy(const table *t, uint64_t i) { return t->head->gpu[i].copy_bandwidth; }
 static const column gpu_columns[] = {
@@ -332,6 +333,7 @@ static kv_status write_gpus(const table *t, kv_error *err) {
   if (!st) st = write_words(t, "gpus/name", "product name", n, g_name, err);
   if (!st) st = write_words(t, "gpus/read_source", "where the read bandwidth comes from", n, g_read_source, err);
   if (!st) st = write_words(t, "gpus/copy_source", "where the copy bandwidth comes from", n, g_copy_source, err);
+  if (!st) st = write_words(t, "gpus/memory_model", "where the share that scattered rows keep comes from", n, g_memory_model, err);
   return st ? st : WRITE_TABLE(t, gpu_columns, n, err);
 }
 

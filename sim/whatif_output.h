@@ -7,10 +7,16 @@
 #define KVS_WHATIF_CONVENTIONS "kvwhatif-1"
 
 /* A GPU that costs were counted for: number i is cost i of the simulations. */
+#define KVS_SHARES 10
+
 typedef struct kvs_priced_gpu {
   char key[48], name[96];
   double read_bandwidth, copy_bandwidth; /* B/s */
   char read_source[64], copy_source[64]; /* "dram_bw_measured (measured)" */
+  /* Share of the contiguous bandwidth that runs of 1, 2, 4, ... rows keep, by the memory model of this GPU; NaN where
+   * its memory is not described (kvs_gather_share stands in). */
+  double run_share[KVS_SHARES];
+  char memory_model[200]; /* what the shares come from */
 } kvs_priced_gpu;
 
 /* A kernel's time a decode step, all layers, under a policy: the floor of its declared structure, with the memory term at
@@ -26,7 +32,7 @@ typedef struct kvs_whatif_head {
   const char *path, *command, *conventions;
   const char *trace, *sha256;   /* base name */
   const kvt_info *info;
-  const char *memory_model;     /* KVS_GATHER_MODEL */
+  const char *memory_model;     /* kvsim_memory_model() */
   const char *token_source;     /* where token_seconds comes from */
   const char *verdict;
   const kvs_policy_settings *settings;
@@ -41,7 +47,7 @@ typedef struct kvs_whatif_head {
 
 /* Writes cells and, for each GPU, what they come to. cells[baseline] is compared with (UINT32_MAX: nothing).
  *
- * /gpus: key, name, read_bandwidth, copy_bandwidth "B/s", read_source, copy_source
+ * /gpus: key, name, read_bandwidth, copy_bandwidth "B/s", read_source, copy_source, memory_model
  * /policies, a row a cell: name, summary; pool "slot", page_size, fits, short_step, rows, runs (decode steps summed),
  *   mean_run, oracle_share (runs of the oracle / runs; NaN without one), waste_mean, waste_most, free_mean "slot",
  *   capacity_lost, evicted, refilled, moved, copied, passes, mismatches, list_mismatches, steps, decode_steps,

@@ -8,6 +8,7 @@
 
 #include "kv_h5.h"
 #include "kv_test.h"
+#include "kv_version.h"
 #include "trace_fixture.h"
 
 #define N(events) (uint32_t)(sizeof(events) / sizeof *(events))
@@ -51,8 +52,61 @@ static void usage_errors(void) {
   expect("fly", 2, "unknown command 'fly'");
   expect("replay", 2, "name a trace");
   expect("info", 2, "name a trace");
-  (void)snprintf(args, sizeof args, "replay '%s' -o '%s'", sample, sample);
-  expect(args, 2, "is the trace itself");
+}
+
+/* However it is spelt, an output is never an input. */
+static void inputs_are_not_overwritten(void) {
+  char *before = NULL, *after = NULL;
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && cp '%s' in.h5 && ln -sf in.h5 link.h5", kv_tmp("."), kv_source("traces/samples/single_long_eagle.h5")), 0);
+  CU_ASSERT_EQUAL(kv_run(&before, NULL, "cksum <'%s'", kv_tmp("in.h5")), 0);
+  expect("replay in.h5 -o ./in.h5 --no-report -q", 2, "is the trace itself");
+  expect("replay in.h5 -o link.h5 --no-report -q", 2, "is the trace itself");
+  expect("replay in.h5 -o in-o.h5 --layout-out ./in.h5 --request 0 --step 30 --no-report -q", 2, "--layout-out");
+  expect("replay in.h5 -o in-o.h5 --layout-out in-o.h5 --request 0 --step 30 --no-report -q", 2, "--layout-out");
+  expect("import in.h5 -o ./in.h5", 2, "is the input itself");
+  CU_ASSERT_EQUAL(kv_run(&after, NULL, "cksum <'%s'", kv_tmp("in.h5")), 0);
+  CU_ASSERT_STRING_EQUAL(before, after);
+  /* a link to another file is followed, and stays a link */
+  expect("replay in.h5 -o in-o.h5 --no-report -q", 0, "");
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && ln -sf in-o.h5 olink.h5", kv_tmp(".")), 0);
+  expect("replay in.h5 -o olink.h5 --no-report -q", 0, "");
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "test -L '%s'", kv_tmp("olink.h5")), 0);
+  free(before);
+  free(after);
+}
+
+/* A disk that fills up, here a file size limit: exit 5 with one line, nothing left. */
+static void a_full_disk(void) {
+  char *err = NULL;
+  int got = kv_run(NULL, &err, "cd '%s' && ulimit -f 100 && %s replay '%s' --no-report -q -o full.h5", kv_tmp("."), kv_program("kvsim"),
+                   kv_source("traces/samples/mixed_eagle.h5"));
+  CU_ASSERT_EQUAL(got, 5);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err, "File too large"));
+  CU_ASSERT_PTR_NULL(strstr(err, "buf ="));
+  free(err);
+  nothing_left("full.h5*");
+}
+
+/* Names and texts that are no UTF-8 still give JSON. */
+static void odd_names_in_json(void) {
+  char *out = NULL;
+  json_error_t where;
+  CU_ASSERT_EQUAL(kv_run(&out, NULL, "cd '%s' && cp in.h5 \"$(printf 'a\\377\\033b.h5')\" && %s replay \"$(printf 'a\\377\\033b.h5')\" --json --no-report -o oj.h5",
+                         kv_tmp("."), kv_program("kvsim")), 0);
+  json_t *root = json_loads(out, 0, &where);
+  CU_ASSERT_PTR_NOT_NULL_FATAL(root);
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(root, "trace")), "a??b.h5");
+  json_decref(root);
+  free(out);
+}
+
+/* Killed by a signal, a run leaves nothing behind. */
+static void a_signal_leaves_nothing(void) {
+  int got = kv_run(NULL, NULL, "cd '%s' && { %s replay '%s' --no-report -q -o sig.h5 & p=$!; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "
+                   "ls sig.h5.*.part >/dev/null 2>&1 && break; sleep 0.01; done; kill -TERM $p; wait $p; }", kv_tmp("."), kv_program("kvsim"),
+                   kv_source("traces/samples/mixed_eagle.h5"));
+  CU_ASSERT_TRUE(got == 143 || got == 0); /* 0: it was faster */
+  nothing_left("sig.h5.*");
 }
 
 static void io_errors(void) {
@@ -90,7 +144,11 @@ static void inconsistent_traces(void) {
   expect("replay outside.h5 --no-report", 3, "slot 9 is outside the pool (1 to 8)");
   expect("replay backwards.h5 --no-report", 3, "time runs backwards");
   expect("info backwards.h5", 3, "time runs backwards");
-  nothing_left("*.kvsim.h5*");
+  nothing_left("twice.kvsim.h5*");
+  nothing_left("outside.kvsim.h5*");
+  nothing_left("backwards.kvsim.h5*");
+  expect("replay twice.h5 --no-report --layout-out twice-l.h5 --request 0 --step 1", 3, "free already");
+  nothing_left("twice-l.h5*");
   expect("replay twice.h5 --no-report --permissive", 0, "");
 }
 
@@ -270,20 +328,24 @@ static void installed_commands_work(void) {
     return;
   }
   char *err = NULL;
-  int got = kv_run(NULL, &err, "make -s -C '%s' B='%s' NVCC='%s' install DESTDIR='%s' prefix=/usr", kv_source("."), build, nvcc, prefix);
+  int got = kv_run(NULL, &err, "make -s -C '%s' B='%s' NVCC='%s' install DESTDIR='%s' prefix=" KV_PREFIX, kv_source("."), build, nvcc, prefix);
   CU_ASSERT_EQUAL(got, 0);
   if (got) fprintf(stderr, "%s", err);
   free(err);
-  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && stage/usr/bin/kvsim replay stage/usr/share/kvroof/traces/samples/single_long_eagle.h5 -q -o inst.h5 --report inst",
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && stage" KV_PREFIX "/bin/kvsim replay stage" KV_PREFIX "/share/kvroof/traces/samples/single_long_eagle.h5 -q -o inst.h5 --report inst",
                          kv_tmp(".")),
                   0);
   CU_ASSERT_EQUAL(access(kv_tmp("inst/inst.pdf"), F_OK), 0);
-  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && stage/usr/bin/roofline --gpu rtx-5090 -o inst-r.h5 --report inst", kv_tmp(".")), 0);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && stage" KV_PREFIX "/bin/roofline --gpu rtx-5090 -o inst-r.h5 --report inst", kv_tmp(".")), 0);
   CU_ASSERT_EQUAL(access(kv_tmp("inst/inst-r.pdf"), F_OK), 0);
 }
 
 void suite_kvsim_cli(void) {
   static const kv_test_case cases[] = {{"usage", usage_errors},
+                                       {"inputs stay", inputs_are_not_overwritten},
+                                       {"full disk", a_full_disk},
+                                       {"odd names", odd_names_in_json},
+                                       {"signals", a_signal_leaves_nothing},
                                        {"I/O", io_errors},
                                        {"inconsistent", inconsistent_traces},
                                        {"damaged", damaged_files},

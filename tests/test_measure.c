@@ -183,7 +183,7 @@ static void says_why_it_models(void) {
   char *out = NULL, *err = NULL;
   int count = 0;
   if (kvk_gpu_count(&count, NULL) == KV_OK) return;
-  CU_ASSERT_EQUAL(kv_run(&out, NULL, "%s --gpu h200 --prefix 4096 --no-report -q -o %s",
+  CU_ASSERT_EQUAL(kv_run(&out, NULL, "%s --gpu h200 --prefix 4096 --no-report -o %s",
                          kv_program("roofline"), kv_tmp("m.h5")),
                   0);
   CU_ASSERT(out && strncmp(out, "modelled", 8) == 0); /* on the first line, with the reason */

@@ -381,6 +381,7 @@ static void inconsistent_slots_are_refused(void) {
   REFUSE(KVT_ALLOC_OTHER, "outside the pool", FX_FREE(-1, KVT_FREE_EVICT, -1, 2, 2147483647, -2147483647));
   REFUSE(KVT_ALLOC_TOKEN, "cannot become part of a row", FX_ARRIVE(1, 4, 0), FX_START(1, 1, 7));
   REFUSE(KVT_ALLOC_TOKEN, "more slots than the request's draft tree", FX_COMMIT(0, 4, 1, 1, 4));
+  REFUSE(KVT_ALLOC_TOKEN, "not of the request's verify block", FX_CALL(1, 1, 2), FX_VERIFY(0, 4, 2, 1, 5), FX_COMMIT(0, 4, 1, 1, 4));
   REFUSE(KVT_ALLOC_TOKEN, "rejects more slots", FX_FREE(0, KVT_FREE_REJECT, -1, 1, 4));
   REFUSE(KVT_ALLOC_TOKEN, "row still holds it", FX_FREE(0, KVT_FREE_TAIL, -1, 1, 4), FX_ARRIVE(1, 5, 0), FX_START(1, 0, 0),
          FX_CALL(5, 1, 2), FX_EXTEND(1, 0, 2, 5, 5, 6, 7, 8, 4));
@@ -414,6 +415,32 @@ static void step_available_is_checked(void) {
   kvt_info info = fx_info(KVT_ALLOC_TOKEN, 8, 1);
   CU_ASSERT_EQUAL(fx_run(&info, &o, e, N(e), true, &r, &err), KV_ERR_INPUT);
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "says 5 slots were available after the step, the events leave 4"));
+  kvs_replay_free(r);
+}
+
+/* A token allocator knows no pages: its list has an entry a slot. */
+static void token_allocators_have_no_pages(void) {
+  kvs_replay_options o = options();
+  kvs_replay *r;
+  kv_error err;
+  for (kvt_allocator a = KVT_ALLOC_TOKEN; a <= KVT_ALLOC_TOKEN_SORTED; a++) {
+    kvt_info info = fx_info(a, 64, 16);
+    CU_ASSERT_EQUAL(kvs_replay_create(&info, &o, NULL, &r, &err), KV_ERR_INPUT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "pages of one slot"));
+  }
+}
+
+/* One slot for one request may be a decode or an extend: only the rows that follow tell which, and need_sort asks for
+ * more entries before an extend. */
+static void paged_need_sort_tells_extend_from_decode(void) {
+  static const fx e[] = {FX_STEP(1), FX_ARRIVE(0, 4, 0), FX_START(0, 0, 0), FX_CALL(4, 1, 1), FX_EXTEND(0, 0, 1, 4, 4, 5, 6, 7),
+                         FX_FREE(0, KVT_FREE_TAIL, -1, 4, 4, 5, 6, 7), FX_FINISH(0, 4),
+                         FX_STEP_AVAILABLE(1, 4), FX_ARRIVE(1, 1, 0), FX_START(1, 0, 0), FX_CALL(1, 1, 2),
+                         FX_EXTEND(1, 0, 2, 1, 4)}; /* 1/4 + 1 + 1 = 2 > the one entry left: merged, page 1 first */
+  static const int32_t list[] = {2};
+  seen w;
+  kvs_replay *r = run(KVT_ALLOC_PAGED_SORTED, 8, 4, e, N(e), &w);
+  CU_ASSERT_TRUE(list_is(r, list, 1));
   kvs_replay_free(r);
 }
 
@@ -453,6 +480,8 @@ void suite_replay(void) {
                                        {"inconsistent slots", inconsistent_slots_are_refused},
                                        {"inconsistent requests", inconsistent_requests_are_refused},
                                        {"available", step_available_is_checked},
+                                       {"token allocators", token_allocators_have_no_pages},
+                                       {"extend or decode", paged_need_sort_tells_extend_from_decode},
                                        {"initial list", an_initial_list_is_taken},
                                        {NULL, NULL}};
   kv_suite("replay", cases);

@@ -68,7 +68,7 @@ static void other_errors_have_their_own_status(void) {
   expect("--gpu h200 --no-report -o /dev/full", 5, NULL, "/dev/full");
   expect("--gpu h200 --no-report -o /nonexistent/x.h5", 5, NULL, "/nonexistent/x.h5");
   expect("--gpu /nonexistent/x.ini", 5, NULL, "x.ini");
-  expect("--gpu h200 --no-report -q >/dev/full", 5, NULL, "standard output");
+  expect("--gpu h200 --no-report --json -q >/dev/full", 5, NULL, "standard output");
   char args[2048];
   (void)snprintf(args, sizeof args, "--gpu h200 --layout %s", kv_source("LICENSE"));
   expect(args, 3, NULL, "not an HDF5 file");
@@ -81,6 +81,38 @@ static void dry_run_and_help_write_nothing(void) {
   CU_ASSERT_NOT_EQUAL(access(kv_tmp("dry.h5"), F_OK), 0);
   expect("--help", 0, "roofline list", NULL);
   expect("--version", 0, "roofline (kvroof)", NULL);
+}
+
+/* -q: neither table nor messages; with --json and without a report, a dataset only where -o asks for one. */
+static void quiet_runs_say_nothing(void) {
+  char *out, *err;
+  CU_ASSERT_EQUAL(roofline("--gpu h200 --no-report -q -o quiet.h5", &out, &err), 0);
+  CU_ASSERT(out[0] == '\0' && err[0] == '\0');
+  CU_ASSERT_EQUAL(access(kv_tmp("quiet.h5"), F_OK), 0);
+  free(out), free(err);
+  (void)unlink(kv_tmp("roofline-b300.h5"));
+  CU_ASSERT_EQUAL(roofline("--gpu b300 --no-report --json", &out, &err), 0);
+  CU_ASSERT(out[0] == '{' && err[0] == '\0');
+  CU_ASSERT_NOT_EQUAL(access(kv_tmp("roofline-b300.h5"), F_OK), 0);
+  free(out), free(err);
+  expect("--gpu b300 --no-report --json -o asked.h5", 0, "{", "wrote asked.h5");
+  expect("--gpu b300 --no-report --json --dry-run", 0, "would write nothing", NULL);
+}
+
+/* A calibration is used or refused, whichever of its two options names it. */
+static void ceilings_are_used_or_refused(void) {
+  char args[2048];
+  expect("--gpu h200 --ceilings /nonexistent.h5 --no-report", 5, NULL, "/nonexistent.h5");
+  expect("--gpu h200 --calibration /nonexistent.h5 --no-report", 5, NULL, "/nonexistent.h5");
+  (void)snprintf(args, sizeof args, "--gpu h200 --no-report --ceilings %s",
+                 kv_source("models/measured/h200-ceilings.h5"));
+  expect(args, 0, "modelled, calibrated on NVIDIA H200", NULL);
+  (void)snprintf(args, sizeof args, "--gpu sm_120 --no-report --ceilings %s",
+                 kv_source("models/measured/h200-ceilings.h5"));
+  expect(args, 3, NULL, "h200-ceilings.h5: measured on NVIDIA H200, not on ");
+  (void)snprintf(args, sizeof args, "--gpu h200 --no-report --calibration none --ceilings %s",
+                 kv_source("models/measured/h200-ceilings.h5"));
+  expect(args, 2, NULL, "--ceilings");
 }
 
 static void commands_that_are_not_built_are_not_listed(void) {
@@ -127,7 +159,7 @@ static void json_holds_the_same(void) {
   CU_ASSERT_DOUBLE_EQUAL(at(first, "useful_bytes"), 151676210, 0);
   CU_ASSERT_DOUBLE_EQUAL(at(first, "useful_flops"), 20535312384.0, 0);
   json_t *ladder = json_object_get(first, "ladder_s");
-  CU_ASSERT_DOUBLE_EQUAL(json_number_value(json_array_get(ladder, 0)), 34.0845e-6, 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(json_number_value(json_array_get(ladder, 0)), 32.7615e-6, 1e-9);
   CU_ASSERT(json_number_value(json_array_get(ladder, 7)) > json_number_value(json_array_get(ladder, 4)));
   CU_ASSERT(json_is_null(json_object_get(first, "measured_s")));
   json_t *placement = json_object_get(json_object_get(first, "causes"), "placement");
@@ -235,13 +267,28 @@ static void dataset_has_units_and_the_agreed_columns(void) {
     (void)element(file, value, 3);
   }
   CU_ASSERT_DOUBLE_EQUAL(element(file, "points/useful_bytes", 0), 151676210, 0);
-  CU_ASSERT_DOUBLE_EQUAL(element(file, "points/floor", 2), 34.0845e-6, 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(element(file, "points/floor", 2), 32.7615e-6, 1e-9);
   CU_ASSERT(isnan(element(file, "points/measured", 0)) && isnan(element(file, "points/t5", 3))); /* merge_state has no program */
   CU_ASSERT(element(file, "points/t7", 0) > element(file, "points/t4", 0));
   CU_ASSERT(element(file, "points/time_low", 0) < element(file, "points/time", 0));
   CU_ASSERT(element(file, "points/gain_placement", 0) > 12);
   CU_ASSERT_DOUBLE_EQUAL(element(file, "points/binding", 0), 8, 0); /* l1 of one SM */
   (void)H5Fclose(file);
+}
+
+/* What the verdict says of batches, of ceilings that nobody published, and of rows that do not fit. */
+static void the_verdict_is_exact(void) {
+  expect("--gpu h200 --no-report --batch 4 --prefix 4096", 0, "At 4 requests of 4096 tokens, the floor is ", NULL);
+  expect("--gpu h200 --no-report", 0, " us a layer (memory). Modelled at ", NULL);
+  expect("--gpu gb10 --no-report", 0, "work unknown (no ceiling of l2, link, l1), work and placement together", NULL);
+  expect("--gpu gb10 --no-report", 0, "measured by others bf16_measured", NULL);
+  /* 164.28 GFLOP: 171.8 us at 956.4 TFLOP/s, 254.4 at the 645.7 of mma.sync: the path is 1.48x, not work */
+  expect("--gpu h200 --heads 64 --rows fp8-656 --no-report", 0, "that: path 1.48x, work ", NULL);
+  expect("--gpu h200 --heads 64 --no-report", 0, "the floor is 172 us a layer (matrix", NULL);
+  expect("--gpu h200 --calibration none --heads 64 --no-report", 0, "the floor is 172 us a layer (matrix", NULL);
+  expect("--gpu h200 --latent 8192 --rope 1024 --no-report", 0, "No kernel fits: ", NULL);
+  expect("--gpu h200 --latent 8192 --rope 1024 --no-report", 0, "does not fit: shared memory", NULL);
+  expect("--gpu sm_120 --no-report", 0, "31.488 TB/s  inference          sm_link_per_clk", NULL); /* 188 x 64 B x 2.617 GHz */
 }
 
 static void two_runs_are_the_same_to_the_bit(void) {
@@ -277,6 +324,8 @@ static void a_layout_is_taken_as_it_is(void) {
   CU_ASSERT(at(layout, "tokens") == 5 && at(layout, "rows") == 4 && at(layout, "runs") == 3 &&
             at(layout, "sectors") == 83);
   CU_ASSERT_PTR_NULL(strchr(json_string_value(json_object_get(layout, "name")), 033));
+  CU_ASSERT_PTR_NOT_NULL(strstr(json_string_value(json_object_get(root, "verdict")),
+                                "At 2 requests, longest 3 tokens (5 in all), the floor is "));
   json_t *first = json_array_get(json_object_get(root, "points"), 0);
   CU_ASSERT_DOUBLE_EQUAL(at(first, "useful_kv_bytes"), 4 * 656, 0); /* the shared row counts once */
   json_t *ladder = json_object_get(first, "ladder_s"), *gather = json_object_get(root, "gather");
@@ -300,13 +349,13 @@ static void a_card_that_is_here_is_taken(void) {
   (void)fclose(f);
   (void)snprintf(command, sizeof command, "cd %s && env KVROOF_PROC_CARDS=%s %s", kv_tmp(""), kv_tmp("cards"),
                  kv_program("roofline"));
-  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s --no-report -q", command), 0);
+  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s --no-report", command), 0);
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "rtx_5090, sm_120); this card is here"));
   free(out), free(err);
-  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s --no-report -q --gpu sm_120", command), 0);
+  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s --no-report --gpu sm_120", command), 0);
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "rtx_5090")); /* sm_120 is the card that is here */
   free(out), free(err);
-  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s --no-report -q --gpu sm_90", command), 0);
+  CU_ASSERT_EQUAL(kv_run(&out, &err, "%s --no-report --gpu sm_90", command), 0);
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "h200_sxm"));
   free(out), free(err);
 }
@@ -328,10 +377,13 @@ void suite_roofline_cli(void) {
                                        {"usage", usage_errors_end_with_2},
                                        {"other errors", other_errors_have_their_own_status},
                                        {"dry run, help", dry_run_and_help_write_nothing},
+                                       {"quiet", quiet_runs_say_nothing},
+                                       {"calibration", ceilings_are_used_or_refused},
                                        {"commands", commands_that_are_not_built_are_not_listed},
                                        {"JSON", json_holds_the_same},
                                        {"list", list_gives_every_description},
                                        {"dataset", dataset_has_units_and_the_agreed_columns},
+                                       {"verdict", the_verdict_is_exact},
                                        {"deterministic", two_runs_are_the_same_to_the_bit},
                                        {"layout", a_layout_is_taken_as_it_is},
                                        {"card", a_card_that_is_here_is_taken},

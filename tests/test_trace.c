@@ -175,7 +175,7 @@ static void spoilt_columns_are_refused(void) {
   f = spoil(path);
   put_column(f, "events/request", H5T_IEEE_F64LE, 12, reals);
   (void)H5Fclose(f);
-  refuse(path, KV_ERR_INPUT, "does not hold integers");
+  refuse(path, KV_ERR_INPUT, "does not hold signed integers of 32 bits");
   f = spoil(path);
   put_column(f, "events/slots", H5T_STD_I32LE, 2, zeros);
   (void)H5Fclose(f);

@@ -61,23 +61,23 @@ static void shared_rows_count_once_and_flops_every_time(void) {
   CU_ASSERT_DOUBLE_EQUAL(u.index_bytes, 12000, 0);
 }
 
-/* The floors of the H200 with its measured ceilings: 4.45 TB/s, wgmma 790 and mma.sync 632 TFLOP/s. */
+/* The floors of the H200 with its measured ceilings: 4.62971 TB/s, wgmma 956.426, mma.sync 645.736 TFLOP/s. */
 static void floors_of_the_h200(void) {
   kvm_verify p = kvm_verify_default(131072);
   kvm_work w;
   kvm_ladder l = ladder("h200", 2, &p, &w);
   kvm_useful u = kvm_verify_useful(&p);
-  NEAR(u.kv_bytes / 4.45e12, 33.93e-6, 1e-3); /* the KV alone: 33.9 us */
-  NEAR(l.t[0], 34.0845e-6, 1e-5);             /* with queries, outputs, indices */
+  NEAR(u.kv_bytes / 4.62971e12, 32.61e-6, 1e-3); /* the KV alone: 32.6 us */
+  NEAR(l.t[0], 32.7615e-6, 1e-5);                 /* with queries, outputs, indices */
   CU_ASSERT_DOUBLE_EQUAL(l.t[0], l.t[1],
-                         0); /* 20.5 GFLOP take 32.5 us with mma.sync: memory stays the floor */
+                         0); /* 20.5 GFLOP take 31.8 us with mma.sync: memory stays the floor */
   p.heads = 64;
   l = ladder("h200", 2, &p, &w);
-  NEAR(l.t[0], 207.95e-6, 1e-4); /* 164.28 GFLOP / 790 TFLOP/s */
-  NEAR(l.t[1], 259.94e-6, 1e-4); /* ... / 632 */
+  NEAR(l.t[0], 171.77e-6, 1e-4); /* 164.28 GFLOP / 956.426 TFLOP/s */
+  NEAR(l.t[1], 254.41e-6, 1e-4); /* ... / 645.736 */
 }
 
-/* T3 of rows that take twice as long: 151.7 MB of useful bytes and the tree's rows at 4.45 / 2 TB/s. */
+/* T3 of rows that take twice as long: 151.7 MB of useful bytes and the tree's rows at 4.63 / 2 TB/s. */
 static void a_scattered_layout_raises_t3(void) {
   kvm_verify p = kvm_verify_default(131072);
   const kvm_gpu *g = gpu("h200");
@@ -88,7 +88,7 @@ static void a_scattered_layout_raises_t3(void) {
   kvm_ladder one = kvm_ladder_of(&u, &w, &roofs, 1), two = kvm_ladder_of(&u, &w, &roofs, 2),
              unknown = kvm_ladder_of(&u, &w, &roofs, NAN), many = kvm_ladder_of(&u, &w, &roofs, 100);
   CU_ASSERT_DOUBLE_EQUAL(one.t[3], one.t[2], 0);
-  NEAR(many.t[3], 100 * w.chip[KVM_DRAM] / 4.45e12, 1e-12);
+  NEAR(many.t[3], 100 * w.chip[KVM_DRAM] / 4.62971e12, 1e-12);
   CU_ASSERT(two.t[3] >= two.t[2] && two.t[3] <= many.t[3] && many.t[4] >= many.t[3]);
   CU_ASSERT(many.binding == KVM_DRAM && !many.binding_sm);
   CU_ASSERT(isnan(unknown.t[3]) && !isnan(unknown.t[4]));
@@ -97,11 +97,13 @@ static void a_scattered_layout_raises_t3(void) {
 static void ridge_points(void) {
   kvm_roofs ws = kvm_roofs_of(gpu("sm_120")), h200 = kvm_roofs_of(gpu("h200"));
   NEAR(kvm_ridge(&ws), 281.1, 1e-3);   /* 503.8 / 1.792 */
-  NEAR(kvm_ridge(&h200), 177.5, 1e-3); /* 790 / 4.45 */
+  NEAR(kvm_ridge(&h200), 206.6, 1e-3); /* 956.426 / 4.62971 */
   CU_ASSERT_EQUAL(ws.chip[KVM_DRAM].kind, KVM_SPEC);
   CU_ASSERT_EQUAL(h200.chip[KVM_DRAM].kind, KVM_MEASURED);
-  NEAR(h200.sm[KVM_MMA].rate, 632e12 / 132, 1e-9);
+  NEAR(h200.sm[KVM_MMA].rate, 645.736e12 / 132, 1e-9);
   CU_ASSERT(isnan(h200.sm[KVM_DRAM].rate));
+  NEAR(h200.chip[KVM_LINK].rate, 24.4221e12, 1e-9);
+  CU_ASSERT(isnan(ws.chip[KVM_LINK].rate)); /* the L2's rate bounds no link */
 }
 
 static void missing_ceilings_stay_missing(void) {
@@ -174,11 +176,43 @@ static void split_verify_shares_rows_and_fills_the_gpu(void) {
   kvm_work w;
   kvm_ladder l = ladder("sm_120", 2, &p, &w);
   CU_ASSERT_EQUAL(w.splits, 94); /* 2 groups of 36 rows on 188 SMs */
-  CU_ASSERT_EQUAL(w.blocks, 188);
+  CU_ASSERT_DOUBLE_EQUAL(w.block_tiles, 88, 0); /* 2 x (8192 + 1 of the tree) tiles / 188 = 87.2 */
+  CU_ASSERT_EQUAL(w.blocks, 187);               /* 16386 / 88 = 186.2 */
   CU_ASSERT_DOUBLE_EQUAL(w.chip[KVM_MMA], 2.0 * (131072 + 16) * 40 * 2 * 1088, 0); /* 36 rows padded to 40 */
   double partial = 2.0 * 72 * 94 * 2052;                                           /* written and read */
   CU_ASSERT_DOUBLE_EQUAL(w.chip[KVM_LINK], 2.0 * 131081 * 1156 + 94.0 * (82944 + 74016) + partial, 1);
+  /* what both groups want meets on the way: the L2 gives it once at least */
+  CU_ASSERT_DOUBLE_EQUAL(w.chip[KVM_L2], 131081.0 * 1156 + 82944 + 74016 + partial, 1);
   CU_ASSERT_EQUAL(l.binding, KVM_DRAM);
+}
+
+/* One request of 100000 tokens and nine of 100: blocks take equal shares of all tiles, so none has more than the
+ * rest, whoever is the longest. */
+static void a_ragged_batch_is_split_evenly(void) {
+  kvm_verify p = kvm_verify_default(100000);
+  p.batch = 10;
+  p.tokens = p.union_rows = 100900;
+  p.sectors = p.union_rows * 36;
+  kvm_structure k = kvm_kernel(2, 90);
+  kvm_work w = kvm_structure_work(&k, &p, gpu("h200"));
+  CU_ASSERT_DOUBLE_EQUAL(w.tiles, 2 * (100900 / 16.0 + 10), 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(w.block_tiles, 96, 0); /* 12632.5 tiles on 132 SMs: 95.7 */
+  CU_ASSERT_DOUBLE_EQUAL(w.busy_sms, 132, 0);
+}
+
+/* 86 KiB for 576 values are 172 for 1152, which an H200's block may have, and 1376 for 9216, which none may. */
+static void shared_memory_follows_the_row(void) {
+  kvm_verify p = kvm_verify_default(4096);
+  kvm_structure k = kvm_kernel(2, 90);
+  CU_ASSERT_EQUAL(kvm_structure_work(&k, &p, gpu("h200")).blocks_per_sm, 1);
+  p.latent = 1024;
+  p.rope = 128;
+  p.row_bytes = kvm_rows_bytes(KVM_ROWS_BF16, p.latent, p.rope);
+  CU_ASSERT(kvm_structure_work(&k, &p, gpu("h200")).fits);
+  CU_ASSERT_FALSE(kvm_structure_work(&k, &p, gpu("sm_120")).fits);
+  p.latent = 8192;
+  p.rope = 1024;
+  CU_ASSERT_FALSE(kvm_structure_work(&k, &p, gpu("h200")).fits);
 }
 
 static void the_ladder_never_falls(void) {
@@ -242,6 +276,8 @@ void suite_verify_model(void) {
                                        {"tiles", tiles_follow_the_architecture},
                                        {"shared memory", every_kernel_fits_a_hundred_kilobytes},
                                        {"split_verify", split_verify_shares_rows_and_fills_the_gpu},
+                                       {"ragged batch", a_ragged_batch_is_split_evenly},
+                                       {"row size", shared_memory_follows_the_row},
                                        {"ladder", the_ladder_never_falls},
                                        {"merge_state", merge_state_moves_three_results},
                                        {"out of range", problems_out_of_range_are_refused},

@@ -325,6 +325,8 @@ static kv_status describe(recording *r, kvt_info *info, kv_error *err) {
   info->allocator = token   ? (sorted ? KVT_ALLOC_TOKEN_SORTED : KVT_ALLOC_TOKEN)
                     : paged ? (sorted ? KVT_ALLOC_PAGED_SORTED : KVT_ALLOC_PAGED)
                             : KVT_ALLOC_OTHER;
+  if (!kvt_allocator_fits(info->allocator, (uint32_t)page))
+    return kv_fail(err, KV_ERR_INPUT, "%s: allocator %s has pages of one slot, page_size is %lld", r->path, class, (long long)page);
   info->pool_size = (uint32_t)pool;
   info->page_size = info->first_slot = (uint32_t)page;
   (void)snprintf(info->origin, sizeof info->origin,

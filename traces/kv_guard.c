@@ -48,7 +48,7 @@ void kv_guard_alive(kv_guard *guard) {
 
 void kv_guard_child_limits(void) {
   const struct rlimit none = {0, 0};
-  (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+  (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a child that writes removes its output (kv_h5_clean_on_signals) */
   (void)signal(SIGPIPE, SIG_IGN);
   (void)setrlimit(RLIMIT_CORE, &none);
 #if LIMIT_MEMORY
@@ -162,11 +162,12 @@ kv_status kv_guard_is_hdf5(const char *path, kv_error *err) {
   unsigned char head[8];
   struct stat sb;
   kv_status st = KV_OK;
+  if (stat(path, &sb) != 0) return kv_fail(err, KV_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+  if (!S_ISREG(sb.st_mode)) /* a pipe would block, and HDF5 must seek */
+    return kv_fail(err, KV_ERR_IO, "%s: is %s; name a file", path, S_ISDIR(sb.st_mode) ? "a folder" : "no regular file");
   FILE *f = fopen(path, "rb");
   if (!f) return kv_fail(err, KV_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-  if (fstat(fileno(f), &sb) == 0 && S_ISDIR(sb.st_mode))
-    st = kv_fail(err, KV_ERR_IO, "%s: is a folder; name a file", path);
-  else if (fread(head, 1, sizeof head, f) != sizeof head)
+  if (fread(head, 1, sizeof head, f) != sizeof head)
     st = kv_fail(err, KV_ERR_INPUT, "%s: too short for an HDF5 file (%lld bytes)", path, (long long)sb.st_size);
   else if (memcmp(head, magic, sizeof magic) != 0)
     st = kv_fail(err, KV_ERR_INPUT, "%s: not an HDF5 file", path);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <hdf5_hl.h>
 #include <openssl/evp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,18 +13,30 @@
 
 #include "kv_version.h"
 
-void kv_h5_quiet(void) { (void)H5Eset_auto2(H5E_DEFAULT, NULL, NULL); }
+void kv_h5_quiet(void) {
+  static bool asked;
+  /* HDF5's own clean-up at exit crashes on a file whose last write failed (a full disk). We close what we open. */
+  if (!asked) (void)H5dont_atexit();
+  asked = true;
+  (void)H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+}
+
+#define CAUSE_TEXT 600
 
 /* The deepest message of HDF5's error stack is the one that names the cause (a failed write, a bad filter). */
 static herr_t deepest_message(unsigned n, const H5E_error2_t *e, void *text) {
-  if (n == 0 && e->desc) (void)snprintf(text, 200, "%s", e->desc);
+  if (n == 0 && e->desc) (void)snprintf(text, CAUSE_TEXT, "%s", e->desc);
   return 0;
 }
 
 static kv_status fail_h5(kv_error *err, kv_status status, const char *what, const char *name) {
-  char cause[200] = "HDF5 gave no reason";
+  char cause[CAUSE_TEXT] = "HDF5 gave no reason";
   (void)H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, deepest_message, cause);
-  return kv_fail(err, status, "%s '%s' failed: %s", what, name, cause);
+  /* of a failed write HDF5 tells time, addresses and sizes too; the system's reason is what a reader needs */
+  char *reason = strstr(cause, "error message = '");
+  char *end = reason ? strchr(reason += strlen("error message = '"), '\'') : NULL;
+  if (end) *end = '\0';
+  return kv_fail(err, status, "%s '%s' failed: %s", what, name, end ? reason : cause);
 }
 
 static void utc_now(char *text, size_t size) {
@@ -31,6 +44,38 @@ static void utc_now(char *text, size_t size) {
   time_t now = epoch ? (time_t)strtoll(epoch, NULL, 10) : time(NULL);
   struct tm tm;
   if (!gmtime_r(&now, &tm) || !strftime(text, size, "%Y-%m-%dT%H:%M:%SZ", &tm)) text[0] = '\0';
+}
+
+/* ---- outputs that a signal must not leave behind ---- */
+
+#define WATCHED 8
+static char watched[WATCHED][4096]; /* "" free */
+
+static void watch(const char *part) {
+  for (int i = 0; i < WATCHED; i++)
+    if (!watched[i][0]) {
+      (void)snprintf(watched[i], sizeof watched[i], "%s", part);
+      return;
+    }
+}
+
+static void unwatch(const char *part) {
+  for (int i = 0; i < WATCHED && part; i++)
+    if (!strcmp(watched[i], part)) watched[i][0] = '\0';
+}
+
+static void on_signal(int number) {
+  for (int i = 0; i < WATCHED; i++)
+    if (watched[i][0]) (void)unlink(watched[i]);
+  (void)signal(number, SIG_DFL);
+  (void)raise(number);
+}
+
+void kv_h5_clean_on_signals(void) {
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    if (signal(numbers[i], on_signal) == SIG_IGN) (void)signal(numbers[i], SIG_IGN); /* nohup stays nohup */
+  (void)signal(SIGXFSZ, SIG_IGN); /* a file size limit shows as a failed write */
 }
 
 static kv_status put_root(hid_t file, const char *conventions, const char *creator, const char *command,
@@ -68,12 +113,14 @@ kv_status kv_h5_create(const char *path, const char *conventions, const char *cr
   *out = (kv_h5_out){.file = -1};
   if (st) return st;
   kv_h5_quiet();
-  if (asprintf(&out->part, "%s.%ld.part", path, (long)getpid()) < 0) out->part = NULL;
-  out->path = strdup(path);
+  out->path = realpath(path, NULL); /* through a link: its target is written, the link stays */
+  if (!out->path) out->path = strdup(path);
+  if (out->path && asprintf(&out->part, "%s.%ld.part", out->path, (long)getpid()) < 0) out->part = NULL;
   if (!out->part || !out->path) {
     st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", path);
     goto done;
   }
+  watch(out->part); /* before it exists: a signal may come any time */
   fapl = H5Pcreate(H5P_FILE_ACCESS);
   (void)H5Pset_libver_bounds(fapl, H5F_LIBVER_V18, H5F_LIBVER_V18);
   errno = 0;
@@ -101,6 +148,7 @@ kv_status kv_h5_commit(kv_h5_out *out, kv_error *err) {
   if (!st && rename(out->part, out->path) != 0)
     st = kv_fail(err, KV_ERR_IO, "%s: cannot be put in place: %s", out->path, strerror(errno));
   if (!st) {
+    unwatch(out->part);
     free(out->part);
     out->part = NULL;
   }
@@ -111,6 +159,7 @@ kv_status kv_h5_commit(kv_h5_out *out, kv_error *err) {
 void kv_h5_abort(kv_h5_out *out) {
   if (out->part && out->file >= 0) (void)H5Fclose(out->file);
   if (out->part) (void)unlink(out->part);
+  unwatch(out->part);
   free(out->part);
   free(out->path);
   *out = (kv_h5_out){.file = -1};
@@ -148,8 +197,24 @@ kv_status kv_h5_put_f64(hid_t loc, const char *name, double value, kv_error *err
   return put_attribute(loc, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, &value, err);
 }
 
+/* Bytes of the UTF-8 character at s (1 to 4), or 0 if it is none. */
+static size_t character(const unsigned char *s) {
+  size_t n = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
+  for (size_t i = 1; i < n; i++)
+    if (s[i] >> 6 != 2) return 0;
+  return n == 2 && s[0] < 0xc2 ? 0 : n;
+}
+
+void kv_text_clean(char *text) {
+  for (unsigned char *s = (unsigned char *)text; *s;) {
+    size_t n = character(s);
+    if (!n || (n == 1 && (*s < 32 || *s == 127))) *s = '?';
+    s += n ? n : 1;
+  }
+}
+
 /* Opens a scalar attribute of one of two classes; *attr = -1 and KV_END where there is none. */
-static kv_status open_attribute(hid_t loc, const char *name, bool string, hid_t *attr, hid_t *type,
+static kv_status open_attribute(hid_t loc, const char *name, char what, hid_t *attr, hid_t *type,
                                 kv_error *err) {
   *attr = *type = -1;
   if (H5Aexists(loc, name) <= 0) return KV_END;
@@ -160,12 +225,14 @@ static kv_status open_attribute(hid_t loc, const char *name, bool string, hid_t 
   (void)H5Sclose(space);
   *type = H5Aget_type(*attr);
   H5T_class_t class = H5Tget_class(*type);
-  bool fits = string ? class == H5T_STRING : class == H5T_INTEGER || class == H5T_FLOAT || class == H5T_ENUM;
+  bool whole = class == H5T_INTEGER || class == H5T_ENUM;
+  bool fits = what == 's' ? class == H5T_STRING : whole || (what == 'f' && class == H5T_FLOAT);
   if (points == 1 && fits) return KV_OK;
   (void)H5Tclose(*type);
   (void)H5Aclose(*attr);
   *attr = *type = -1;
-  return kv_fail(err, KV_ERR_INPUT, "attribute '%s' is not a single %s", name, string ? "string" : "number");
+  return kv_fail(err, KV_ERR_INPUT, "attribute '%s' is not a single %s", name,
+                 what == 's' ? "string" : what == 'f' ? "number" : "whole number");
 }
 
 static kv_status read_fixed_string(hid_t attr, hid_t type, const char *name, char *value, size_t size,
@@ -179,6 +246,7 @@ static kv_status read_fixed_string(hid_t attr, hid_t type, const char *name, cha
     st = fail_h5(err, KV_ERR_INPUT, "attribute", name);
   else
     (void)snprintf(value, size, "%s", raw);
+  kv_text_clean(value);
   free(raw);
   return st;
 }
@@ -195,6 +263,7 @@ static kv_status read_variable_string(hid_t attr, const char *name, char *value,
     st = fail_h5(err, KV_ERR_INPUT, "attribute", name);
   else
     (void)snprintf(value, size, "%s", text ? text : "");
+  kv_text_clean(value);
   if (text) (void)H5free_memory(text);
   (void)H5Tclose(memory);
   return st;
@@ -202,7 +271,7 @@ static kv_status read_variable_string(hid_t attr, const char *name, char *value,
 
 kv_status kv_h5_get_str(hid_t loc, const char *name, char *value, size_t size, kv_error *err) {
   hid_t attr, type;
-  kv_status st = open_attribute(loc, name, true, &attr, &type, err);
+  kv_status st = open_attribute(loc, name, 's', &attr, &type, err);
   if (st) return st;
   st = H5Tis_variable_str(type) > 0 ? read_variable_string(attr, name, value, size, err)
                                     : read_fixed_string(attr, type, name, value, size, err);
@@ -211,9 +280,9 @@ kv_status kv_h5_get_str(hid_t loc, const char *name, char *value, size_t size, k
   return st;
 }
 
-static kv_status get_number(hid_t loc, const char *name, hid_t memory, void *value, kv_error *err) {
+static kv_status get_number(hid_t loc, const char *name, char what, hid_t memory, void *value, kv_error *err) {
   hid_t attr, type;
-  kv_status st = open_attribute(loc, name, false, &attr, &type, err);
+  kv_status st = open_attribute(loc, name, what, &attr, &type, err);
   if (st) return st;
   if (H5Aread(attr, memory, value) < 0) st = fail_h5(err, KV_ERR_INPUT, "attribute", name);
   (void)H5Tclose(type);
@@ -222,11 +291,11 @@ static kv_status get_number(hid_t loc, const char *name, hid_t memory, void *val
 }
 
 kv_status kv_h5_get_i64(hid_t loc, const char *name, int64_t *value, kv_error *err) {
-  return get_number(loc, name, H5T_NATIVE_INT64, value, err);
+  return get_number(loc, name, 'i', H5T_NATIVE_INT64, value, err);
 }
 
 kv_status kv_h5_get_f64(hid_t loc, const char *name, double *value, kv_error *err) {
-  return get_number(loc, name, H5T_NATIVE_DOUBLE, value, err);
+  return get_number(loc, name, 'f', H5T_NATIVE_DOUBLE, value, err);
 }
 
 /* ---- datasets ---- */
@@ -267,7 +336,12 @@ static hid_t create_dataset(hid_t loc, const char *name, hid_t type, hid_t space
     if ((size_t)snprintf(group, sizeof group, "%.*s", (int)(slash - name), name) >= sizeof group) return -1;
     if (kv_h5_group(loc, group, NULL)) return -1;
   }
-  return H5Dcreate2(loc, name, type, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+  /* We write whole chunks, so a cache of them (1 MiB a dataset) would only hold memory. */
+  hid_t dapl = H5Pcreate(H5P_DATASET_ACCESS);
+  (void)H5Pset_chunk_cache(dapl, 1, 0, 1);
+  hid_t dataset = H5Dcreate2(loc, name, type, space, H5P_DEFAULT, dcpl, dapl);
+  (void)H5Pclose(dapl);
+  return dataset;
 }
 
 kv_status kv_h5_write(hid_t loc, const char *name, hid_t type, uint64_t n, const void *data, const char *units,
@@ -310,6 +384,7 @@ kv_status kv_h5_column_open(hid_t loc, const char *name, hid_t type, const char 
   hsize_t zero = 0, unlimited = H5S_UNLIMITED;
   kv_status st = KV_OK;
   memset(column, 0, sizeof *column);
+  (void)snprintf(column->name, sizeof column->name, "%s", name);
   column->capacity = chunk;
   hid_t space = H5Screate_simple(1, &zero, &unlimited);
   hid_t dcpl = creation_list(store == KV_H5_SMALL ? KV_H5_PLAIN : store, chunk);
@@ -332,11 +407,11 @@ static kv_status column_flush(kv_h5_column *c, kv_error *err) {
   if (!c->buffered) return KV_OK;
   hsize_t start = c->rows, count = c->buffered, total = c->rows + c->buffered;
   kv_status st = KV_OK;
-  if (H5Dset_extent(c->dataset, &total) < 0) return fail_h5(err, KV_ERR_IO, "growing", "a column");
+  if (H5Dset_extent(c->dataset, &total) < 0) return fail_h5(err, KV_ERR_IO, "growing", c->name);
   hid_t file_space = H5Dget_space(c->dataset), memory_space = H5Screate_simple(1, &count, NULL);
   (void)H5Sselect_hyperslab(file_space, H5S_SELECT_SET, &start, NULL, &count, NULL);
   if (H5Dwrite(c->dataset, c->memory_type, memory_space, file_space, H5P_DEFAULT, c->buffer) < 0)
-    st = fail_h5(err, KV_ERR_IO, "writing", "a column");
+    st = fail_h5(err, KV_ERR_IO, "writing dataset", c->name);
   (void)H5Sclose(memory_space);
   (void)H5Sclose(file_space);
   c->rows = total;
@@ -365,7 +440,7 @@ kv_status kv_h5_column_close(kv_h5_column *c, kv_error *err) {
   if (!c->element_size) return KV_OK;
   if (c->dataset >= 0) {
     st = column_flush(c, err);
-    if (H5Dclose(c->dataset) < 0 && !st) st = fail_h5(err, KV_ERR_IO, "closing", "a column");
+    if (H5Dclose(c->dataset) < 0 && !st) st = fail_h5(err, KV_ERR_IO, "closing dataset", c->name);
   }
   (void)H5Tclose(c->memory_type);
   free(c->buffer);
@@ -414,7 +489,11 @@ kv_status kv_h5_open_column(hid_t loc, const char *path, const char *name, hid_t
   H5O_info_t info;
   if (H5Oget_info_by_name(loc, name, &info, H5P_DEFAULT) < 0 || info.type != H5O_TYPE_DATASET)
     return kv_fail(err, KV_ERR_INPUT, "%s: '%s' is not a dataset", path, name);
-  *dataset = H5Dopen2(loc, name, H5P_DEFAULT);
+  /* Two chunks of the widest column of events are enough for reading in order. */
+  hid_t dapl = H5Pcreate(H5P_DATASET_ACCESS);
+  (void)H5Pset_chunk_cache(dapl, 11, 2 * KV_H5_CHUNK * 4, 1);
+  *dataset = H5Dopen2(loc, name, dapl);
+  (void)H5Pclose(dapl);
   if (*dataset < 0) return kv_fail(err, KV_ERR_INPUT, "%s: dataset '%s' cannot be opened", path, name);
   hid_t space = H5Dget_space(*dataset), type = H5Dget_type(*dataset);
   H5T_class_t class = H5Tget_class(type);

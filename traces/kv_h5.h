@@ -24,10 +24,17 @@ typedef struct kv_h5_out {
 /* Silences HDF5's own error printing for this process; errors come back as kv_error instead. Idempotent. */
 void kv_h5_quiet(void);
 
+/* For a main: on SIGINT, SIGTERM and SIGHUP the outputs being written are removed before the program dies of the
+ * signal; SIGXFSZ is ignored, so that a file size limit shows as a failed write. */
+void kv_h5_clean_on_signals(void);
+
+/* Makes text from outside fit for JSON and a terminal: what is no UTF-8, and control characters, become '?'. */
+void kv_text_clean(char *text);
+
 /* Creates an output and writes the root attributes Conventions, creator, creator_version, file_time,
  * HDF5_Version, host and history (one line, `command`). `conventions` is e.g. "kvtrace-1". file_time honours
  * SOURCE_DATE_EPOCH so that a run can be made bit-identical. A target that exists and is no regular file
- * (/dev/full, a folder) is refused. On failure *out holds nothing. */
+ * (/dev/full, a folder) is refused; a link is followed. On failure *out holds nothing. */
 kv_status kv_h5_create(const char *path, const char *conventions, const char *creator, const char *command,
                        kv_h5_out *out, kv_error *err);
 /* Flushes, closes, renames. On failure the temporary is removed and the old `path`, if any, is untouched. */
@@ -41,7 +48,7 @@ kv_status kv_h5_put_i64(hid_t loc, const char *name, int64_t value, kv_error *er
 kv_status kv_h5_put_f64(hid_t loc, const char *name, double value, kv_error *err);
 
 /* Read an attribute. Missing: KV_END and *value untouched. Another type or shape: KV_ERR_INPUT.
- * Strings are cut to size-1 bytes and always terminated; fixed and variable length are accepted. */
+ * Strings are cut to size-1 bytes, always terminated and cleaned (kv_text_clean); fixed and variable length are accepted. */
 kv_status kv_h5_get_str(hid_t loc, const char *name, char *value, size_t size, kv_error *err);
 kv_status kv_h5_get_i64(hid_t loc, const char *name, int64_t *value, kv_error *err);
 kv_status kv_h5_get_f64(hid_t loc, const char *name, double *value, kv_error *err);
@@ -69,6 +76,7 @@ kv_status kv_h5_write_strings(hid_t loc, const char *name, uint64_t n, const cha
 
 /* A one-dimensional column that grows; appends are buffered to whole chunks. */
 typedef struct kv_h5_column {
+  char name[64];
   hid_t dataset;
   hid_t memory_type;
   size_t element_size;

@@ -33,7 +33,7 @@ typedef enum kvt_kind {
   KVT_RETRACT = 13,     /* request back to the queue, its own slots were freed; position: its length       */
   KVT_ALLOC_SPEC = 14,  /* slots: new, row positions position.., owned but not valid yet (spec v2)         */
   KVT_ALLOC_CALL = 15,  /* one allocator call begins; length: its slots, position: its requests, aux: call */
-  KVT_CLEAR = 16,       /* the whole pool is emptied, the free list is as at the start (flush_cache)       */
+  KVT_CLEAR = 16,       /* the pool is emptied: every slot free, list ascending (flush_cache)       */
   KVT_MOVE = 17,        /* relocation; slots: pairs a, b, one after the other: what lies in a and in b change places;
                            one of them may be free. Rows follow. Only with allocator `other`               */
   KVT_KINDS = 18
@@ -69,6 +69,8 @@ const char *kvt_kind_name(kvt_kind kind);
 const char *kvt_free_reason_name(kvt_free_reason reason);
 /* KV_ERR_USAGE for a name that is none. */
 kv_status kvt_allocator_parse(const char *name, kvt_allocator *allocator, kv_error *err);
+/* False for SGLang's token allocators with pages of more than one slot: they know none. */
+bool kvt_allocator_fits(kvt_allocator allocator, uint32_t page_size);
 /* True for the kinds whose slots were handed out by the allocator. */
 bool kvt_is_alloc(kvt_kind kind);
 

@@ -28,6 +28,10 @@ kv_status kvt_allocator_parse(const char *name, kvt_allocator *allocator, kv_err
                  name);
 }
 
+bool kvt_allocator_fits(kvt_allocator allocator, uint32_t page_size) {
+  return page_size == 1 || (allocator != KVT_ALLOC_TOKEN && allocator != KVT_ALLOC_TOKEN_SORTED);
+}
+
 bool kvt_is_alloc(kvt_kind kind) {
   return kind == KVT_ALLOC_EXTEND || kind == KVT_ALLOC_DECODE || kind == KVT_ALLOC_VERIFY || kind == KVT_ALLOC_SPEC;
 }
@@ -88,7 +92,7 @@ kv_status kvt_check_batch(const kvt_batch *b, const kvt_info *info, const char *
       state->steps_seen++;
       if (steps >= b->steps) return kv_fail(err, KV_ERR_INPUT, "%s: /steps has fewer rows than STEP events", path);
       const kvt_step *row = &b->step_rows[steps++];
-      if (row->time_us < state->last_time_us)
+      if (state->steps_seen > 1 && row->time_us < state->last_time_us)
         return kv_fail(err, KV_ERR_INPUT, "%s: /steps/time[%llu]: time runs backwards (%lld after %lld us)", path,
                        (unsigned long long)state->steps_seen - 1, (long long)row->time_us,
                        (long long)state->last_time_us);

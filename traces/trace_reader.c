@@ -100,6 +100,12 @@ static kv_status read_rows(hid_t dataset, hid_t type, uint64_t start, uint64_t n
                  name, (unsigned long long)start, (unsigned long long)(start + n - 1));
 }
 
+static hid_t column_type(const char *name) {
+  if (!strcmp(name, "events/kind")) return H5T_NATIVE_UINT8;
+  if (!strcmp(name, "events/step") || !strcmp(name, "events/count")) return H5T_NATIVE_UINT32;
+  return !strcmp(name, "steps/time") ? H5T_NATIVE_INT64 : H5T_NATIVE_INT32;
+}
+
 /* An integer column; *n must equal *expected unless that is 0 (then it sets it). */
 static kv_status open_integers(source *s, const char *name, hid_t *dataset, uint64_t *n, kv_error *err) {
   size_t elem;
@@ -107,10 +113,14 @@ static kv_status open_integers(source *s, const char *name, hid_t *dataset, uint
   if (st == KV_END) return kv_fail(err, KV_ERR_INPUT, "%s: dataset /%s is missing; not a %s file", s->path, name,
                                    KVT_CONVENTIONS);
   if (st) return st;
-  hid_t type = H5Dget_type(*dataset);
-  bool integer = H5Tget_class(type) == H5T_INTEGER && elem <= 8;
-  (void)H5Tclose(type);
-  return integer ? KV_OK : kv_fail(err, KV_ERR_INPUT, "%s: dataset /%s does not hold integers", s->path, name);
+  hid_t stored = H5Dget_type(*dataset);
+  const hid_t wanted = column_type(name);
+  /* Another width or sign could not hold, or would silently bend, what stands there. */
+  bool same = H5Tget_class(stored) == H5T_INTEGER && elem == H5Tget_size(wanted) && H5Tget_sign(stored) == H5Tget_sign(wanted);
+  (void)H5Tclose(stored);
+  if (same) return KV_OK;
+  return kv_fail(err, KV_ERR_INPUT, "%s: dataset /%s does not hold %s integers of %zu bits (traces/README.md)", s->path, name,
+                 H5Tget_sign(wanted) == H5T_SGN_2 ? "signed" : "unsigned", 8 * H5Tget_size(wanted));
 }
 
 static kv_status same_length(const source *s, const char *name, uint64_t n, const char *than, uint64_t expected,
@@ -177,6 +187,9 @@ static kv_status read_head(source *s, kvt_info *info, kv_error *err) {
   if (pool % page)
     return kv_fail(err, KV_ERR_INPUT, "%s: pool_size %lld is not a multiple of page_size %lld", s->path,
                    (long long)pool, (long long)page);
+  if (!kvt_allocator_fits(info->allocator, (uint32_t)page))
+    return kv_fail(err, KV_ERR_INPUT, "%s: allocator %s has pages of one slot, page_size is %lld", s->path, text,
+                   (long long)page);
   info->pool_size = (uint32_t)pool;
   info->page_size = info->first_slot = (uint32_t)page;
   (void)kv_h5_get_str(s->file, "origin", info->origin, sizeof info->origin, NULL);

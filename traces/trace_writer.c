@@ -78,7 +78,7 @@ static kv_status write_head(kvt_writer *w, kv_error *err) {
 kv_status kvt_writer_open(const char *path, const kvt_info *info, const kvt_writer_options *options,
                           kvt_writer **writer, kv_error *err) {
   *writer = NULL;
-  if (!kvt_allocator_name(info->allocator) || !info->page_size || !info->pool_size ||
+  if (!kvt_allocator_name(info->allocator) || !kvt_allocator_fits(info->allocator, info->page_size) || !info->page_size || !info->pool_size ||
       info->pool_size % info->page_size)
     return kv_fail(err, KV_ERR_USAGE, "%s: a trace needs a pool of whole pages and a known allocator", path);
   kvt_writer *w = calloc(1, sizeof *w);
