@@ -121,4 +121,10 @@ kv_status kvr_put_ceilings(const kvr_roofline *r, kv_error *err);
 kv_status kvr_put_bytes(const kvr_roofline *r, kv_error *err);
 kv_status kvr_put_ladder(const kvr_roofline *r, kv_error *err);
 
+/* Clocks and power while measuring, what one fix alone would gain: pages of files that have the columns. */
+bool kvr_has_clocks(const kvr_roofline *r);
+bool kvr_has_gains(const kvr_roofline *r);
+kv_status kvr_put_clocks(const kvr_roofline *r, kv_error *err);
+kv_status kvr_put_gains(const kvr_roofline *r, kv_error *err);
+
 #endif

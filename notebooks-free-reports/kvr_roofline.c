@@ -532,6 +532,8 @@ static kv_status export_all(kvr_roofline *r, kv_error *err) {
   if (!st) st = kvr_put_ladder(r, err);
   if (!st) st = kvr_put_bytes(r, err);
   if (!st) st = kvr_put_ceilings(r, err);
+  if (!st && kvr_has_gains(r)) st = kvr_put_gains(r, err);
+  if (!st && kvr_has_clocks(r)) st = kvr_put_clocks(r, err);
   if (!st) st = write_cover(r, err);
   if (!st)
     st = kvr_put_footer(r->job, *r->gpu_name ? r->gpu_name : r->gpu,
@@ -539,20 +541,33 @@ static kv_status export_all(kvr_roofline *r, kv_error *err) {
   return st;
 }
 
+/* The pages outlive the dataset in memory; one report is made at a time. */
+static void choose_pages(const kvr_roofline *r, kvr_job *job) {
+  static const kvr_page gains = {"roofline-gains.gp", "gains"}, clocks = {"roofline-clocks.gp", "clocks"},
+                        always[] = {{"cover.gp", "summary"},
+                                    {"roofline-roof.gp", "roofline"},
+                                    {"roofline-bandwidth.gp", "bandwidth"},
+                                    {"roofline-time.gp", "time"},
+                                    {"roofline-ladder.gp", "ladder"},
+                                    {"roofline-bytes.gp", "bytes"},
+                                    {"roofline-ceilings.gp", "ceilings"},
+                                    {"roofline-description.gp", "description"}};
+  static kvr_page pages[sizeof always / sizeof *always + 2];
+  size_t n = 0;
+  for (size_t i = 0; i < sizeof always / sizeof *always; i++) {
+    pages[n++] = always[i];
+    if (!strcmp(always[i].figure, "ladder") && kvr_has_gains(r)) pages[n++] = gains;
+    if (!strcmp(always[i].figure, "bytes") && kvr_has_clocks(r)) pages[n++] = clocks;
+  }
+  job->pages = pages;
+  job->page_count = n;
+}
+
 kv_status kvr_export_roofline(kvr_job *job, kv_error *err) {
-  static const kvr_page pages[] = {{"cover.gp", "summary"},
-                                   {"roofline-roof.gp", "roofline"},
-                                   {"roofline-bandwidth.gp", "bandwidth"},
-                                   {"roofline-time.gp", "time"},
-                                   {"roofline-ladder.gp", "ladder"},
-                                   {"roofline-bytes.gp", "bytes"},
-                                   {"roofline-ceilings.gp", "ceilings"},
-                                   {"roofline-description.gp", "description"}};
   kvr_roofline *r = calloc(1, sizeof *r);
   if (!r) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", job->src.path);
   r->job = job;
-  job->pages = pages;
-  job->page_count = sizeof pages / sizeof *pages;
+  choose_pages(r, job);
   kv_status st = read_attributes(r, err);
   if (!st) st = kvr_table_load(&job->src, "points", point_columns, R_COLUMNS, &r->points, err);
   if (!st) st = read_words(r, err);

@@ -235,7 +235,7 @@ static double y_of(const whatif *w, uint64_t c, const edges *e) {
 
 static bool close_by(const whatif *w, uint64_t a, uint64_t b, const edges *e) {
   double tall = log10(e->high / e->low) + 2;
-  return cost(w, C_GPU, a) == cost(w, C_GPU, b) &&
+  return cost(w, C_GPU, a) == cost(w, C_GPU, b) && (cost_class(w, a) == 3) == (cost_class(w, b) == 3) &&
          fabs(log10(y_of(w, a, e) / y_of(w, b, e))) < tall / 28 &&
          fabs(log10(x_of(w, a, e) / x_of(w, b, e))) < tall / 6 * (double)w->gpu.n;
 }

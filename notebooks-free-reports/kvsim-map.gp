@@ -13,7 +13,7 @@ if (MAP_POOL > 0) {
   unset grid
   unset colorbox
   # free; cached: of others, of the three largest; live: other, shared, the five largest
-  MAP_COLOURS = "#ffffff #e6e6e6 #b9d0e6 #f5d3b5 #d3ecc6 #3d3d3d #000000 #08395c #9c3d00 #00a87a #cc70a8 #78c4f0"
+  MAP_COLOURS = "#ffffff #ededed #a9c9e4 #efc9a6 #d3ecc6 #3d3d3d #000000 #08395c #9c3d00 #00a87a #cc70a8 #78c4f0"
   set palette maxcolors 12 defined (0 word(MAP_COLOURS,1), 1 word(MAP_COLOURS,2), 2 word(MAP_COLOURS,3), 3 word(MAP_COLOURS,4), \
     4 word(MAP_COLOURS,5), 5 word(MAP_COLOURS,6), 6 word(MAP_COLOURS,7), 7 word(MAP_COLOURS,8), 8 word(MAP_COLOURS,9), \
     9 word(MAP_COLOURS,10), 10 word(MAP_COLOURS,11), 11 word(MAP_COLOURS,12))

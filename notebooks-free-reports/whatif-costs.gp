@@ -5,7 +5,7 @@ NOTE = COST_ROWS > 0 ? "" : "This dataset holds no cost."
 load 'page.gp'
 if (COST_ROWS > 0) {
   LOW = COST_LOW / 5
-  HIGH = decade_above(COST_HIGH * 1.3)
+  HIGH = decade_above(COST_HIGH * 6)
   PANELS = int(GPUS)
   W = (0.957 - 0.095 - (PANELS - 1) * 0.04) / PANELS
 

@@ -765,4 +765,36 @@ static kv_status fixture_whatif_write(const char *path, const fixture_whatif *f)
   return st;
 }
 
+/* ---- audit-1 ---- */
+
+/* Two files on three GPUs: all native, all at load, in part; nothing, no kernel, all native. One of two families fails. */
+static kv_status fixture_audit_write(const char *path, bool asked) {
+  static const char *const map[] = {"file", "sm", "native", "jit", "compiled_out", "too_large", "cannot_run"};
+  static const double rows[6][7] = {{0, 80, 12, 0, 0, 0, 0},  {0, 90, 0, 12, 0, 0, 0}, {0, 120, 9, 1, 0, 1, 1},
+                                    {1, 80, 0, 0, 0, 0, 5},   {1, 90, 0, 0, 0, 0, 0},  {1, 120, 5, 0, 0, 0, 0}};
+  static const char *const counts[] = {"file", "compiled_out", "too_large", "cannot_run"};
+  static const double families[2][4] = {{0, 0, 1, 1}, {1, 0, 0, 0}};
+  static const char *const files[] = {"/opt/lib/libfirst.so", "second.whl!kernels/libsecond.so"};
+  static const char *const family[] = {"merge_state", "gather_rows"}, *const verdict[] = {"cannot-run", "native"},
+                           *const why[] = {"machine code only for sm_90a; no PTX", "machine code for sm_120"};
+  fx_table m = {.columns = 7}, f = {.columns = 4};
+  kv_h5_out out = {.file = -1};
+  for (size_t i = 0; i < 6; i++) fx_row(&m, 7, rows[i]);
+  for (size_t i = 0; i < 2; i++) fx_row(&f, 4, families[i]);
+  kv_status st = kv_h5_create(path, "audit-1", "roofline", "roofline audit libfirst.so", &out, NULL);
+  if (!st) st = kv_h5_put_str(out.file, "gpu", asked ? "sm_120" : "", NULL);
+  if (!st) st = kv_h5_put_i64(out.file, "not_read", 1, NULL);
+  if (!st) st = kv_h5_write_strings(out.file, "files/name", 2, files, "file", NULL);
+  if (!st) st = fx_put_reals(out.file, "map", map, &m);
+  if (!st && asked) st = fx_put_reals(out.file, "families", counts, &f);
+  if (!st && asked) st = kv_h5_write_strings(out.file, "families/family", 2, family, "family", NULL);
+  if (!st && asked) st = kv_h5_write_strings(out.file, "families/verdict", 2, verdict, "verdict", NULL);
+  if (!st && asked) st = kv_h5_write_strings(out.file, "families/why", 2, why, "why", NULL);
+  fx_free(&m);
+  fx_free(&f);
+  if (!st) return kv_h5_commit(&out, NULL);
+  kv_h5_abort(&out);
+  return st;
+}
+
 #endif

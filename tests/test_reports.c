@@ -237,6 +237,54 @@ static void a_roofline_without_points_or_ceilings_is_valid(void) {
   keep(kv_tmp("r-bare.h5"), "roofline-bare");
 }
 
+static void add_column(const char *file, const char *name, uint64_t n, double first, double step) {
+  hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+  double *v = calloc(n + 1, sizeof *v);
+  CU_ASSERT_FATAL(h >= 0 && v);
+  for (uint64_t i = 0; i < n; i++) v[i] = first + step * (double)i;
+  CU_ASSERT_EQUAL(kv_h5_write(h, name, H5T_IEEE_F64LE, n, v, "1", name, KV_H5_SMALL, NULL), KV_OK);
+  free(v);
+  (void)H5Fclose(h);
+}
+
+/* Columns that only some files have give a page each; cut to another length they are refused. */
+static void clocks_and_gains_have_pages(void) {
+  static const char *const figures[] = {"summary", "roofline", "bandwidth", "time",     "ladder",
+                                        "gains",   "bytes",    "clocks",    "ceilings", "description"};
+  static const char *const causes[] = {"path", "work", "scatter", "placement", "serial", "memory", "overhead"};
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char file[1024], name[80];
+  strcpy(file, kv_tmp("clocks.h5"));
+  const fixture_roofline f = {.kernels = 2, .layouts = 2, .prefixes = 4, .measured = true, .modelled = true};
+  CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(file, &f), KV_OK);
+  add_column(file, "points/sm_clock", 16, 1980, -10);
+  add_column(file, "points/memory_clock", 16, 3201, 0);
+  add_column(file, "points/power", 16, 100, 20);
+  add_column(file, "points/temperature", 16, 0, 0); /* not told */
+  add_column(file, "points/throttled", 16, 1, 0);
+  for (size_t c = 0; c < 7; c++)
+    for (size_t k = 0; k < 3; k++) {
+      (void)snprintf(name, sizeof name, "points/gain_%s%s", causes[c], k == 0 ? "" : k == 1 ? "_low" : "_high");
+      add_column(file, name, 16, (c == 4 ? NAN : 1 + (double)c) * (k == 0 ? 1 : k == 1 ? 0.9 : 1.1), 0);
+    }
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("clocks"), &err), KV_OK);
+  expect_report(kv_tmp("clocks"), "clocks", figures, 10);
+  char *text = pdf_text(kv_tmp("clocks/clocks.pdf"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "SM clock 1830 to 1980 MHz, memory clock 3201 to 3201 MHz, power up to 400 W"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "Throttled: 16"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "without overhead would take 1/7 of"));
+  }
+  free(text);
+  keep(file, "roofline-clocks");
+  hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT(h >= 0 && H5Ldelete(h, "points/gain_serial_low", H5P_DEFAULT) >= 0);
+  (void)H5Fclose(h);
+  CU_ASSERT_EQUAL(kvr_report(file, kv_tmp("clocks-2"), share(), NULL, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "points/gain_serial_low"));
+}
+
 static const char *const whatif_figures[] = {"summary", "policies", "costs", "over-time", "lengths", "pool"};
 #define WHATIF_PAGES 6
 
@@ -258,6 +306,28 @@ static void policies_are_drawn_side_by_side(void) {
   }
   free(text);
   keep(kv_tmp("whatif.h5"), "whatif");
+}
+
+static void an_audit_gives_its_map(void) {
+  static const char *const figures[] = {"summary", "map", "families"};
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  CU_ASSERT_EQUAL_FATAL(fixture_audit_write(kv_tmp("audit.h5"), true), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(report(kv_tmp("audit.h5"), kv_tmp("audit"), &err), KV_OK);
+  expect_report(kv_tmp("audit"), "audit", figures, 3);
+  char *text = pdf_text(kv_tmp("audit/audit.pdf"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "1 of 2 families of kernels"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "10 of 12")); /* 9 + 1 of 9 + 1 + 1 + 1 */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "2 cells run natively, 1 with code compiled at load, 1 in part, 1 not at all"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "machine code only for sm_90a; no PTX"));
+    CU_ASSERT_PTR_NULL(strstr(text, "machine code for sm_120")); /* the family that runs is not listed */
+  }
+  free(text);
+  keep(kv_tmp("audit.h5"), "audit");
+  CU_ASSERT_EQUAL_FATAL(fixture_audit_write(kv_tmp("audit-all.h5"), false), KV_OK);
+  CU_ASSERT_EQUAL(report(kv_tmp("audit-all.h5"), kv_tmp("audit-all"), &err), KV_OK);
+  expect_report(kv_tmp("audit-all"), "audit-all", figures, 3);
 }
 
 static void no_policy_is_said_on_valid_pages(void) {
@@ -423,6 +493,9 @@ static void a_missing_dataset_is_named(void) {
   CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(b, &r), KV_OK);
   for (size_t i = 0; i < sizeof kvsim / sizeof *kvsim; i++) expect_named_when_gone(a, kvsim[i]);
   for (size_t i = 0; i < sizeof roofline / sizeof *roofline; i++) expect_named_when_gone(b, roofline[i]);
+  static const char *const audit[] = {"files/name", "map/jit", "families/why", "families/too_large"};
+  CU_ASSERT_EQUAL_FATAL(fixture_audit_write(kv_tmp("whole-a.h5"), true), KV_OK);
+  for (size_t i = 0; i < sizeof audit / sizeof *audit; i++) expect_named_when_gone(kv_tmp("whole-a.h5"), audit[i]);
   for (size_t i = 0; i < sizeof whatif / sizeof *whatif; i++) expect_named_when_gone(c, whatif[i]);
 }
 
@@ -472,6 +545,10 @@ static void columns_that_disagree_are_refused(void) {
   replace_column(file, "costs/policy", 3, 7);
   CU_ASSERT_EQUAL(kvr_report(file, dir, share(), NULL, &err), KV_ERR_INPUT);
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "costs/policy"));
+  CU_ASSERT_EQUAL_FATAL(fixture_audit_write(file, true), KV_OK);
+  replace_column(file, "map/file", 6, 2);
+  CU_ASSERT_EQUAL(kvr_report(file, dir, share(), NULL, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "map/file"));
 }
 
 static void names_come_from_the_file(void) {
@@ -539,7 +616,9 @@ void suite_reports(void) {
       {"a falling ladder is called out", a_falling_ladder_is_called_out},
       {"a modelled roofline says so", a_modelled_roofline_says_so},
       {"a roofline without points or ceilings", a_roofline_without_points_or_ceilings_is_valid},
+      {"clocks and gains have pages", clocks_and_gains_have_pages},
       {"policies are drawn side by side", policies_are_drawn_side_by_side},
+      {"an audit gives its map", an_audit_gives_its_map},
       {"no policy is said on valid pages", no_policy_is_said_on_valid_pages},
       {"a missing gnuplot names the package", a_missing_gnuplot_names_the_package},
       {"a failing gnuplot is quoted", a_failing_gnuplot_is_quoted},
