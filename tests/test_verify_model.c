@@ -187,6 +187,27 @@ static void split_verify_shares_rows_and_fills_the_gpu(void) {
   CU_ASSERT_EQUAL(l.binding, KVM_DRAM);
 }
 
+/* What our own kernels took on an H200 (models/measured/h200-verify-8.h5, -64.h5, contiguous, cold): no bound
+ * may lie above. */
+static void bounds_lie_below_what_was_measured(void) {
+  static const struct {
+    unsigned kernel;
+    uint32_t heads;
+    uint64_t prefix;
+    double measured;
+  } of[] = {{0, 8, 4096, 534.3e-6},   {0, 8, 131072, 16.555e-3}, {0, 64, 131072, 16.351e-3},
+            {1, 8, 4096, 22.9e-6},    {1, 8, 131072, 364.0e-6},  {1, 64, 131072, 2704.1e-6},
+            {2, 8, 4096, 16.3e-6},    {2, 8, 131072, 103.8e-6},  {2, 64, 4096, 43.6e-6},
+            {2, 64, 131072, 639.2e-6}};
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    kvm_verify p = kvm_verify_default(of[i].prefix);
+    kvm_work w;
+    p.heads = of[i].heads;
+    kvm_ladder l = ladder("h200", of[i].kernel, &p, &w);
+    CU_ASSERT(l.t[0] > 0 && l.t[4] < of[i].measured);
+  }
+}
+
 /* One request of 100000 tokens and nine of 100: blocks take equal shares of all tiles, so none has more than
  * the rest, whoever is the longest. */
 static void a_ragged_batch_is_split_evenly(void) {
@@ -278,6 +299,7 @@ void suite_verify_model(void) {
                                        {"tiles", tiles_follow_the_architecture},
                                        {"shared memory", every_kernel_fits_a_hundred_kilobytes},
                                        {"split_verify", split_verify_shares_rows_and_fills_the_gpu},
+                                       {"below measured", bounds_lie_below_what_was_measured},
                                        {"ragged batch", a_ragged_batch_is_split_evenly},
                                        {"row size", shared_memory_follows_the_row},
                                        {"ladder", the_ladder_never_falls},
