@@ -37,15 +37,16 @@ enum {
   OPT_DRY,
   OPT_LIST,
   OPT_LAYOUT,
-  OPT_REQUIRE
+  OPT_REQUIRE,
+  OPT_ONLY
 };
 
 static const struct argp_option option_list[] = {
     {"device", 'd', "N", 0, "CUDA device number (0)", 0},
     {"gpu", 'g', "NAME", 0, "The first device whose product name holds NAME", 0},
-    {"only", 'o', "LIST", 0, "Microbenchmarks to run, separated by commas (all)", 0},
+    {"only", OPT_ONLY, "LIST", 0, "Microbenchmarks to run, separated by commas (all)", 0},
     {"list", OPT_LIST, 0, 0, "List the microbenchmarks and what bounds each", 0},
-    {"out", 'O', "FILE", 0, "Dataset to write (ceilings.h5)", 0},
+    {"output", 'o', "FILE", 0, "Dataset to write (ceilings.h5)", 0},
     {"quick", OPT_QUICK, 0, 0, "The usual winners only: seconds instead of a minute or two", 0},
     {"repeats", OPT_REPEATS, "N", 0, "Timed runs a point, 3 to 64 (20)", 0},
     {"time-limit", OPT_LIMIT, "S", 0, "Seconds for one microbenchmark (120)", 0},
@@ -86,8 +87,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->device = (int)n;
       break;
     case 'g': o->gpu = arg; break;
-    case 'o': (void)snprintf(o->only, sizeof o->only, ",%s,", arg); break;
-    case 'O': o->out = arg; break;
+    case OPT_ONLY: (void)snprintf(o->only, sizeof o->only, ",%s,", arg); break;
+    case 'o': o->out = arg; break;
     case 'q': o->quiet = true; break;
     case OPT_LIST: o->list = true; break;
     case OPT_QUICK: o->plan.quick = true; break;

@@ -3,7 +3,6 @@
 #   rooms     one-way dependencies between the rooms, by their #include lines
 #   names     file names unique across the tree (README.md and rules.mk apart)
 #   length    host functions of at most 80 lines, kernels of at most 120 (needs ctags)
-#   words     nothing of the machine it was made on
 #   shell     shellcheck, where it is installed
 #   cppcheck  warning, performance, portability, where it is installed
 set -u
@@ -54,9 +53,6 @@ if command -v ctags >/dev/null 2>&1; then
 else
   echo "lint: ctags not found: function lengths not checked (Debian: universal-ctags)"
 fi
-
-words=$(git grep -nIE '/work/|/farm/|/tmp/bash_jobs' -- . ':!tests/lint.sh' ':!*.h5' 2>/dev/null)
-[ -z "$words" ] || { echo "$words" | sed 's/^/lint: words: /'; bad=1; }
 
 if command -v shellcheck >/dev/null 2>&1; then
   # shellcheck disable=SC2046

@@ -191,7 +191,7 @@ static void says_why_it_models(void) {
   free(out);
   CU_ASSERT_EQUAL(kv_run(NULL, &err, "%s --gpu h200 --device 0 --no-report", kv_program("roofline")), 4);
   free(err);
-  CU_ASSERT_EQUAL(kv_run(NULL, &err, "%s calibrate -O %s", kv_program("roofline"), kv_tmp("c.h5")), 4);
+  CU_ASSERT_EQUAL(kv_run(NULL, &err, "%s calibrate -o %s", kv_program("roofline"), kv_tmp("c.h5")), 4);
   CU_ASSERT(err && strncmp(err, "roofline: ", 10) == 0);
   free(err);
   CU_ASSERT_EQUAL(kv_run(NULL, &err, "%s calibrate --require dram", kv_program("roofline")), 2);
