@@ -390,6 +390,8 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
   if (!st) st = roofline_model_use(&model, &chosen.all, o->calibration ? o->calibration : o->measure.ceilings,
                                    &run, err);
   if (st) goto done;
+  /* what the verdict of a measured run is held against belongs into its dataset */
+  if (!o->measure.ceilings && model.calibration[0]) o->measure.ceilings = model.calibration;
   default_names(o, run.gpu, output, report);
   (void)snprintf(run.layout_name, sizeof run.layout_name, "contiguous");
   st = make_problems(o, &run, &problems, &n, err);

@@ -74,13 +74,16 @@ kv_status roofline_model_timing(roofline_model *model, const kvm_gpus *gpus, con
   *timing = kvm_timing_of(gpu, kvm_pipes_find(&model->pipes, kvm_gpu_sm(gpu)), roofs);
   kvm_roofs_complete(roofs, timing);
   model->calibrated.values = 0;
+  model->calibration[0] = '\0';
   if (!calibration) {
     find_calibration(gpus, gpu, found, sizeof found);
     calibration = found;
   }
   if (!calibration[0] || !strcmp(calibration, "none")) return KV_OK;
   kv_status st = is_of(gpus, gpu, calibration, err);
-  return st ? st : kva_time_calibrate(calibration, timing, roofs, &model->calibrated, err);
+  if (!st) st = kva_time_calibrate(calibration, timing, roofs, &model->calibrated, err);
+  if (!st) (void)snprintf(model->calibration, sizeof model->calibration, "%s", calibration);
+  return st;
 }
 
 kv_status roofline_model_use(roofline_model *model, const kvm_gpus *gpus, const char *calibration,

@@ -12,6 +12,7 @@ typedef struct roofline_model {
   kvm_gpus pipes;            /* models/pipes */
   kvm_declared *own;         /* of --kernel; NULL: none */
   kva_calibrated calibrated; /* values 0: none */
+  char calibration[4400];    /* the file it came from; "" with none */
 } roofline_model;
 
 /* `own` is a file of the user's, or NULL. On failure nothing is held. */
