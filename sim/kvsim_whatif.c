@@ -336,11 +336,7 @@ static kv_status make_report(const arguments *a, const plan *p, kv_error *err) {
   char share[4096];
   if (a->no_report) return KV_OK;
   kv_status st = kv_cli_share("notebooks-free-reports", share, sizeof share, err);
-  if (!st) st = kvr_report(p->output, p->report, share, NULL, err);
-  if (st != KV_ERR_INPUT || a->report) return st;
-  /* a report room without pages for this kind of dataset: the dataset is what was asked for */
-  if (!a->quiet) fprintf(stderr, "kvsim: no report: %s\n", err ? err->text : "");
-  return KV_OK;
+  return st ? st : kvr_report(p->output, p->report, share, NULL, err);
 }
 
 static kv_status write_dataset(plan *p, const char *token_source, kv_error *err) {

@@ -21,7 +21,7 @@ typedef struct request {
   uint64_t decode_steps; /* that count for decode_N */
   uint64_t tree;        /* slots of the open draft tree */
   kvs_row row;
-  int32_t *tail;        /* owned, not committed (spec v2); then the last verify block's slots */
+  int32_t *tail;        /* owned, not committed (spec v2) */
   uint32_t tail_n, tail_room;
   int32_t *block;       /* slots of the newest verify block */
   uint32_t block_n, block_room;
@@ -54,7 +54,6 @@ struct kvs_replay {
   bool call_open;                     /* none of its slots has come yet */
   uint64_t bitmap_left; /* bytes */
   uint64_t *scratch;
-  uint64_t last_sampled;
   kvs_moves moves; /* made when a trace relocates */
   /* for messages */
   const kvt_batch *batch;
@@ -621,7 +620,6 @@ kvs_pool_sample kvs_replay_sample(const kvs_replay *r) {
 static kv_status sample(kvs_replay *r, kv_error *err) {
   const kvs_observer *o = &r->options.observer;
   kvs_pool_sample s = kvs_replay_sample(r);
-  r->last_sampled = r->step;
   kv_status st = o->pool ? o->pool(o->arg, &s, err) : KV_OK;
   return st ? st : sample_requests(r, err);
 }

@@ -47,7 +47,8 @@ static void usage_errors(void) {
     (void)snprintf(args, sizeof args, "replay '%s' --no-report -q -o u.h5 %s", sample, c[i].options);
     expect(args, 2, c[i].why);
   }
-  nothing_left("u*.h5*");
+  nothing_left("u.h5*");
+  nothing_left("u-l.h5*");
   expect("", 2, "name a command");
   expect("fly", 2, "unknown command 'fly'");
   expect("replay", 2, "name a trace");
