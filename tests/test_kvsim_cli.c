@@ -40,15 +40,15 @@ static void usage_errors(void) {
   static const struct {
     const char *options, *why;
   } c[] = {{"--every 0", "--every"},           {"--every x", "--every"},           {"--row-bytes 0", "--row-bytes"},
-           {"--request 0", "--layout-out"},    {"--layout-out u-l.h5", "--request"}, {"--allocator best", "--allocator"},
-           {"--layout-out u-l.h5 --request 1", "--request"}, {"--layout-out u-l.h5 --request 0 --step 530", "--step"},
+           {"--request 0", "--layout-out"},    {"--layout-out usage-l.h5", "--request"}, {"--allocator best", "--allocator"},
+           {"--layout-out usage-l.h5 --request 1", "--request"}, {"--layout-out usage-l.h5 --request 0 --step 530", "--step"},
            {"--no-such-option", "no-such-option"}};
   for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
-    (void)snprintf(args, sizeof args, "replay '%s' --no-report -q -o u.h5 %s", sample, c[i].options);
+    (void)snprintf(args, sizeof args, "replay '%s' --no-report -q -o usage-o.h5 %s", sample, c[i].options);
     expect(args, 2, c[i].why);
   }
-  nothing_left("u.h5*");
-  nothing_left("u-l.h5*");
+  nothing_left("usage-o.h5*");
+  nothing_left("usage-l.h5*");
   expect("", 2, "name a command");
   expect("fly", 2, "unknown command 'fly'");
   expect("replay", 2, "name a trace");
