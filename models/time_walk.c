@@ -11,16 +11,16 @@
 /* ---- hints ---- */
 
 enum { MOST_RULES = 128, MOST_PATH = 400000, WORD = 64, TEXT = 200 };
-typedef enum rule_kind { TAKE, SKIP, TURNS, LOOP, LOAD, AWAIT, POST, LAND, RULE_KINDS } rule_kind;
-static const char *const rule_names[RULE_KINDS] = {"take", "skip", "turns", "loop",
+typedef enum rule_kind { TAKE, SKIP, NTH, TURNS, LOOP, LOAD, AWAIT, POST, LAND, RULE_KINDS } rule_kind;
+static const char *const rule_names[RULE_KINDS] = {"take", "skip", "nth",  "turns", "loop",
                                                    "load", "await", "post", "land"};
-static const bool rule_has_word[RULE_KINDS] = {[TURNS] = true, [LOAD] = true, [AWAIT] = true, [POST] = true,
+static const bool rule_has_word[RULE_KINDS] = {[NTH] = true, [TURNS] = true, [LOAD] = true, [AWAIT] = true, [POST] = true,
                                                [LAND] = true};
 
 typedef struct rule {
   rule_kind kind;
   char word[WORD], text[TEXT];
-  unsigned used; /* LOAD: times that it was the answer, for words in turn */
+  unsigned used; /* NTH, LOAD: times that it was the answer */
 } rule;
 
 typedef struct rules {
@@ -104,6 +104,12 @@ static size_t close_loop(walker *w, size_t at) {
   return at + 1;
 }
 
+/* Whether a guarded branch or EXIT is taken. */
+static bool taken(walker *w, size_t at) {
+  rule *r = rule_for(w, at, 1u << TAKE | 1u << SKIP | 1u << NTH);
+  return r && (r->kind == TAKE || (r->kind == NTH && ++r->used == strtoul(r->word, NULL, 10)));
+}
+
 static size_t next_line(walker *w, size_t at) {
   const kvm_sass_line *l = &w->sass.line[at];
   const char *op = kvm_sass_operation(l->text);
@@ -111,8 +117,7 @@ static size_t next_line(walker *w, size_t at) {
   bool always = !kvm_sass_guarded(l->text) && strncmp(op, "BRA.U", 5) != 0;
   if (always) return l->target;
   if (l->target <= at) return close_loop(w, at);
-  const rule *r = rule_for(w, at, 1u << TAKE | 1u << SKIP);
-  return r && r->kind == TAKE ? l->target : at + 1;
+  return taken(w, at) ? l->target : at + 1;
 }
 
 static kv_status find_path(walker *w) {
@@ -122,7 +127,7 @@ static kv_status find_path(walker *w) {
     const char *text = w->sass.line[at].text;
     if (w->steps == MOST_PATH) return lost(w, at, "the path has no end: a loop without `turns`");
     w->path[w->steps++] = (uint32_t)at;
-    if (!strncmp(text, "EXIT", 4)) break;
+    if (!strncmp(kvm_sass_operation(text), "EXIT", 4) && (!kvm_sass_guarded(text) || taken(w, at))) break;
     if (!strncmp(text, "RET", 3)) return lost(w, at, "the path runs into a subroutine");
   }
   if (w->tile == SIZE_MAX) w->tile = w->end = w->steps;

@@ -7,8 +7,9 @@
  * and all else is copied. In a section [walk] stand hints for all that follow; a section's own come first.
  *
  *     function = TEXT          walk the first function whose name has this in it
- *     take  = TEXT             a forward branch of a source line with TEXT in it is taken; without a hint none is
+ *     take  = TEXT             a forward branch or exit of a source line with TEXT in it is taken; without a hint none is
  *     skip  = TEXT             it is not (ahead of a broader `take`)
+ *     nth   = N TEXT           of several there the N-th that the path comes to is
  *     turns = N TEXT           a loop closed there makes N turns (1)
  *     loop  = TEXT             the loop over tiles: what comes before is `begin`, one turn `tile`, what follows `end`
  *     load  = WHERE TEXT       what a load or cp.async there finds: row, again, index/64, hot, ...
