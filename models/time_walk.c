@@ -172,7 +172,7 @@ static kv_status find_word(walker *w, size_t line, char *word, size_t size) {
   char where[WORD];
   word_in_turn(r, where, sizeof where);
   if (kind == LOAD) (void)snprintf(word, size, "%.*s.%.40s", (int)strcspn(plain, "."), plain, where);
-  else (void)snprintf(word, size, "%s.%.40s", rule_names[kind], r->word);
+  else (void)snprintf(word, size, "%s.%.40s", rule_names[kind], where);
   return KV_OK;
 }
 
