@@ -10,6 +10,7 @@
 static const char *const parameter_names[KVM_PARAMETERS] = {
     "boost_clock",  "mma_clock",       "l1_latency",        "l2_latency",      "dram_latency",
     "smem_latency", "shuffle_latency", "mma_latency",       "sfu_latency",     "barrier_latency",
+    "ldmatrix_latency", "mbarrier_latency", "mbarrier_hop", "branch_latency",
     "mma_rate",     "wave_rate",       "sfu_per_clk_sm",    "sm_link_per_clk", "l2_rate",
     "link_rate",    "dram_rate",       "memory_line_bytes", "launch",          "next_launch",
     "model_error"};
@@ -241,6 +242,10 @@ static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
                .mma_latency = v[KVM_P_MMA_LATENCY],
                .sfu_latency = v[KVM_P_SFU_LATENCY],
                .barrier_latency = v[KVM_P_BARRIER_LATENCY],
+               .ldmatrix_latency = v[KVM_P_LDMATRIX_LATENCY],
+               .mbarrier_latency = v[KVM_P_MBARRIER_LATENCY],
+               .mbarrier_hop = v[KVM_P_MBARRIER_HOP],
+               .branch_latency = v[KVM_P_BRANCH_LATENCY],
                .line_bytes = v[KVM_P_LINE]};
   /* Blocks side by side want the same rows at about the same time: L2 and memory deliver each once. */
   double sharing =

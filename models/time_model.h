@@ -26,6 +26,10 @@ typedef enum kvm_parameter {
   KVM_P_MMA_LATENCY,
   KVM_P_SFU_LATENCY,
   KVM_P_BARRIER_LATENCY,
+  KVM_P_LDMATRIX_LATENCY,
+  KVM_P_MBARRIER_LATENCY,
+  KVM_P_MBARRIER_HOP,
+  KVM_P_BRANCH_LATENCY,
   KVM_P_MMA_RATE,    /* FLOP/s of one SM, mma.sync bf16 */
   KVM_P_WAVE_RATE,   /* B/s of one SM's L1/shared-memory pipe */
   KVM_P_SFU_RATE,    /* results a cycle and SM */

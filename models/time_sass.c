@@ -304,9 +304,27 @@ static void flush_alus(kvm_sass_writer *w) {
   w->alus = w->cycles = w->waits = 0;
 }
 
+/* The pipe of half rate that an instruction goes to: 0 integers and logic, 1 integer products; -1 another. */
+static int half_rate(const char *op) {
+  static const char *const integer[] = {"IADD", "VIADD", "LOP", "SHF", "SHL", "SHR", "LEA", "ISETP", "SEL", "PRMT",
+                                        "IMNMX", "VIMNMX", "FMNMX", "FSETP", "FSEL", "PLOP", "MOV", "IABS", "BREV", "FLO", "F2FP"};
+  for (size_t i = 0; i < sizeof integer / sizeof *integer; i++)
+    if (!strncmp(op, integer[i], strlen(integer[i]))) return 0;
+  return strncmp(op, "IMAD", 4) ? -1 : 1;
+}
+
+/* Two cycles for an instruction of a pipe of half rate: the stall of the one before grows where it must. */
+static unsigned keep_rate(kvm_sass_writer *w, const char *op, unsigned stall) {
+  int pipe = half_rate(op);
+  unsigned late = pipe >= 0 && w->free[pipe] > w->clock ? w->free[pipe] - w->clock : 0;
+  if (pipe >= 0) w->free[pipe] = w->clock + late + 2;
+  w->clock += late + stall;
+  return late + stall;
+}
+
 void kvm_sass_put(kvm_sass_writer *w, const kvm_sass_line *l, const char *given) {
   const char *name = given ? given : kvm_sass_word(l->text), *op = kvm_sass_operation(l->text);
-  unsigned stall = l->stall ? l->stall : 1, open = 0;
+  unsigned stall = keep_rate(w, op, l->stall ? l->stall : 1), open = 0;
   bool plain =
       !strcmp(name, "alu") && l->set > 5 && l->read > 5 && strncmp(op, "DEPBAR.LE SB0", 13) != 0;
   if (!plain || l->waits || w->cycles > 60000) flush_alus(w);
@@ -320,7 +338,7 @@ void kvm_sass_put(kvm_sass_writer *w, const kvm_sass_line *l, const char *given)
   (void)snprintf(word, sizeof word - 20, "%.50s", name);
   if (sscanf(op, "DEPBAR.LE SB0, %x", &open) == 1)
     (void)snprintf(word, sizeof word - 20, "group*%u", open);
-  if (stall > 1) (void)snprintf(word + strlen(word), 8, ":%u", stall);
+  if (stall > 1) (void)snprintf(word + strlen(word), 16, ":%u", stall);
   marks(word, sizeof word, l->waits);
   if (l->set < 6) (void)snprintf(word + strlen(word), 4, ">%c", 'a' + l->set);
   if (l->read < 6) (void)snprintf(word + strlen(word), 4, "^%c", 'a' + l->read);

@@ -64,6 +64,7 @@ typedef struct kvm_sass_writer {
   size_t column;
   unsigned alus, cycles; /* of a run of alu not written yet */
   unsigned waits;        /* its own */
+  unsigned clock, free[2]; /* cycles so far; when the integer and the multiply pipe can take another */
 } kvm_sass_writer;
 /* `word` NULL: that of kvm_sass_word(). */
 void kvm_sass_put(kvm_sass_writer *w, const kvm_sass_line *line, const char *word);

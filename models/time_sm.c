@@ -91,7 +91,8 @@ static double counted(const machine *m, const warp *w, bool *starved) {
   if (need <= s->bytes) return 0;
   need -= s->bytes;
   *starved = c->n < need;
-  return *starved ? 0 : c->at[need - 1] + m->sm->shared_latency;
+  /* the answer comes mbarrier_latency after the await is issued */
+  return *starved ? 0 : c->at[need - 1] - TAKEN_IN + m->sm->mbarrier_hop - m->sm->mbarrier_latency;
 }
 
 /* When a warp's own past lets it issue its next instruction. */
@@ -196,9 +197,10 @@ static void count_up(machine *m, const warp *w, unsigned id, double t) {
 }
 
 static double shared_latency(const kvm_sm *sm, kvm_op op) {
-  return op == KVM_SHFL                    ? beyond(sm, sm->shuffle_latency)
-         : op == KVM_LDS || op == KVM_LDSM ? beyond(sm, sm->shared_latency)
-                                           : 0;
+  return op == KVM_SHFL   ? beyond(sm, sm->shuffle_latency)
+         : op == KVM_LDSM ? fmax(0, beyond(sm, sm->ldmatrix_latency) - 3 * sm->wave_interval)
+         : op == KVM_LDS  ? beyond(sm, sm->shared_latency)
+                          : 0;
 }
 
 static void issue(machine *m, warp *w, double t) {
@@ -223,6 +225,11 @@ static void issue(machine *m, warp *w, double t) {
       (void)serve(&m->link, read, s->bytes / sm->link_bytes, count_in(m, w, &m->busy_link));
     else arrives += shared_latency(sm, (kvm_op)s->op);
   }
+  if (s->op == KVM_AWAIT || s->op == KVM_ASK) {
+    arrives = t + sm->mbarrier_latency;
+    if (s->set == KVM_NO_MARK) w->ready = fmax(w->ready, arrives);
+  }
+  if (s->op == KVM_JUMP) w->ready = fmax(w->ready, t + sm->branch_latency);
   set_mark(w, s->set, arrives);
   set_mark(w, s->read, read);
   if (s->op == KVM_CP) w->landed = fmax(w->landed, arrives);

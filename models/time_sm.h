@@ -20,6 +20,10 @@ typedef struct kvm_sm {
    * shows. */
   double l1_latency, l2_latency, dram_latency, shared_latency, shuffle_latency;
   double mma_latency, sfu_latency, barrier_latency;
+  double ldmatrix_latency;  /* of ldmatrix.x4, its four wavefronts included */
+  double mbarrier_latency;  /* from asking an mbarrier that is counted up to the first dependent issue */
+  double mbarrier_hop;      /* from an arrival to the first instruction of the warp that waited for it */
+  double branch_latency;    /* from a branch that is taken to the warp's next instruction */
   double mma_interval;  /* between two mma of one scheduler */
   double sfu_interval;  /* between two sfu of one scheduler */
   double wave_interval; /* a wavefront of the L1/shared-memory pipe */

@@ -165,6 +165,7 @@ static kv_status find_word(walker *w, size_t line, char *word, size_t size) {
                    : !strncmp(op, "ARRIVES.LDGSTSBAR", 17)                         ? LAND
                                                                                    : RULE_KINDS;
   word[0] = '\0';
+  if (!waits && !strncmp(op, "SYNCS.PHASECHK", 14)) (void)snprintf(word, size, "ask");
   if (!strncmp(plain, "bar", 3)) barrier_word(op, word, size);
   if (kind == RULE_KINDS || !strncmp(op, "LDL", 3)) return KV_OK;
   rule *r = rule_for(w, line, 1u << kind);
@@ -176,6 +177,12 @@ static kv_status find_word(walker *w, size_t line, char *word, size_t size) {
   return KV_OK;
 }
 
+/* Whether step i of the path is a branch that is taken. */
+static bool jumps(const walker *w, size_t i) {
+  size_t next = i + 1 == w->end && w->tile < w->end ? w->path[w->tile] : i + 1 < w->steps ? w->path[i + 1] : w->path[i] + 1;
+  return w->sass.line[w->path[i]].target != KVM_SASS_NOWHERE && next != w->path[i] + 1;
+}
+
 static kv_status write_part(walker *w, const char *name, size_t from, size_t to) {
   kvm_sass_writer out = {.f = w->out};
   kv_status st = KV_OK;
@@ -184,6 +191,7 @@ static kv_status write_part(walker *w, const char *name, size_t from, size_t to)
   for (size_t i = from; !st && i < to; i++) {
     char word[64];
     st = find_word(w, w->path[i], word, sizeof word);
+    if (!word[0] && jumps(w, i)) (void)snprintf(word, sizeof word, "jump");
     if (!st) kvm_sass_put(&out, &w->sass.line[w->path[i]], word[0] ? word : NULL);
   }
   kvm_sass_end(&out);
