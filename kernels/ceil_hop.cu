@@ -10,6 +10,8 @@
  *                       warp of the same scheduler in a loop of its own; and alone in a loop of 4096. Cycles an instruction
  *   fetch_first         8192 multiply-adds that have not run since the L2 was flushed: cycles an instruction
  *   fetch_again         the same, run before by another launch
+ *   copy_async          cp.async of 16 B a lane, 8 lanes a row of 1152 B, by 4 warps with 4 tiles of 16 rows in flight, rows in
+ *                       the L2: cycles a warp's instruction (512 B) when an SM does nothing else
  *
  * Bound: latencies; each comes to tens of cycles but for the code that comes out of memory.
  */
@@ -18,10 +20,10 @@
 
 #include "ceil.h"
 
-enum hop_kind { HOP_CHAIN, HOP_TEST, HOP_PAIR, HOP_EXCHANGE, HOP_LDMATRIX4, HOP_BRANCH, HOP_ONE, HOP_TWO, HOP_MANY, HOP_FIRST, HOP_AGAIN, HOP_KINDS };
+enum hop_kind { HOP_CHAIN, HOP_TEST, HOP_PAIR, HOP_EXCHANGE, HOP_LDMATRIX4, HOP_BRANCH, HOP_ONE, HOP_TWO, HOP_MANY, HOP_FIRST, HOP_AGAIN, HOP_COPY, HOP_KINDS };
 static const char *const hop_names[HOP_KINDS] = {"chain_mbarrier",  "chain_mbarrier_test", "hop_mbarrier", "hop_exchange",
                                                  "chain_ldmatrix4", "branch_taken",        "fetch_one",    "fetch_two",
-                                                 "fetch_many",      "fetch_first",         "fetch_again"};
+                                                 "fetch_many",      "fetch_first",         "fetch_again",  "copy_async"};
 static const char *const hop_texts[HOP_KINDS] = {"mbarrier.arrive, try_wait by the same warp",
                                                  "mbarrier.try_wait of a phase that is over",
                                                  "mbarrier.arrive by one lane, try_wait by another warp",
@@ -32,9 +34,10 @@ static const char *const hop_texts[HOP_KINDS] = {"mbarrier.arrive, try_wait by t
                                                  "loop of 512 fma, another beside it",
                                                  "loop of 4096 fma",
                                                  "8192 fma out of memory",
-                                                 "8192 fma again"};
-static const int hop_threads[HOP_KINDS] = {32, 32, 64, 128, 32, 32, 32, 160, 32, 32, 32};
-static const int hop_steps[HOP_KINDS] = {4096, 4096, 4096, 4096, 4096, 4096, 512 * 64, 512 * 64, 4096 * 16, 8192, 8192};
+                                                 "8192 fma again",
+                                                 "cp.async 16 B, 4 rows of 1152 B a warp, L2 hits"};
+static const int hop_threads[HOP_KINDS] = {32, 32, 64, 128, 32, 32, 32, 160, 32, 32, 32, 128};
+static const int hop_steps[HOP_KINDS] = {4096, 4096, 4096, 4096, 4096, 4096, 512 * 64, 512 * 64, 4096 * 16, 8192, 8192, 36 * 1024};
 
 __device__ __forceinline__ void arrive(uint32_t bar) {
   asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}\n" ::"r"(bar) : "memory");
@@ -119,6 +122,32 @@ __device__ __forceinline__ void walk(uint32_t bar, uint32_t cell, int steps, int
   if (KIND == HOP_FIRST || KIND == HOP_AGAIN) multiply_adds<8192>(f, y);
 }
 
+/* Tiles of 16 rows, a warp 4 of them; steps: instructions of all 4 warps, 9 a tile and warp. */
+__device__ __forceinline__ void copy_tiles(uint32_t to, const unsigned char *pool, int steps) {
+  const uint32_t lane = threadIdx.x % 32, row = 4 * (threadIdx.x / 32) + lane / 8;
+  for (int tile = 0; tile < steps / 36; tile++) {
+    const unsigned char *from = pool + (((uint32_t)tile * 16 + row) * 2654435761u >> 20) * 1152 + 16 * (lane & 7);
+    const uint32_t at = to + (uint32_t)(tile & 3) * 16 * 1168 + row * 1168 + 16 * (lane & 7), bytes = pool ? 16 : 0;
+#pragma unroll
+    for (uint32_t line = 0; line < 9; line++)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at + 128 * line), "l"(from + 128 * line), "r"(bytes) : "memory");
+    asm volatile("cp.async.commit_group; cp.async.wait_group 3;" ::: "memory");
+  }
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+__global__ void __launch_bounds__(128) copy_kernel(const unsigned char *pool, int steps, unsigned long long *state) {
+  extern __shared__ __align__(128) unsigned char tiles[];
+  const uint32_t to = (uint32_t)__cvta_generic_to_shared(tiles);
+  copy_tiles(to, pool, 36 * 64);
+  __syncthreads();
+  const long long start = clock64();
+  copy_tiles(to, pool, steps);
+  __syncthreads();
+  if (threadIdx.x == 0) state[0] = (unsigned long long)(clock64() - start);
+}
+const int COPY_SHARED = 4 * 16 * 1168;
+
 template <int KIND>
 __global__ void __launch_bounds__(160) hop_kernel(int steps, int never, unsigned long long *state, unsigned *dump) {
   __shared__ __align__(128) unsigned cell[1024];
@@ -137,6 +166,7 @@ __global__ void __launch_bounds__(160) hop_kernel(int steps, int never, unsigned
 
 struct hop_args {
   int kind, steps;
+  const unsigned char *pool; /* 4096 rows of 1152 B */
   void *flush; /* overwritten before, so that code comes out of memory; NULL: not */
   size_t flush_bytes;
   unsigned long long *state;
@@ -159,6 +189,12 @@ static cudaError_t launch_hop(void *arg, cudaStream_t s) {
     KIND(HOP_TWO);
     KIND(HOP_MANY);
     KIND(HOP_FIRST);
+    case HOP_COPY: {
+      const cudaError_t set = cudaFuncSetAttribute(copy_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, COPY_SHARED);
+      if (set != cudaSuccess) return set;
+      copy_kernel<<<1, hop_threads[HOP_COPY], COPY_SHARED, s>>>(a->pool, a->steps, a->state);
+      break;
+    }
     default: hop_kernel<HOP_AGAIN><<<1, 32, 0, s>>>(a->steps, -1, a->state, a->dump);
   }
 #undef KIND
@@ -168,7 +204,7 @@ static cudaError_t launch_hop(void *arg, cudaStream_t s) {
 static kv_status point(kvk_bench *b, int kind, kv_error *err) {
   kvk_point p = kvk_bench_blank(hop_names[kind], "1", KVK_LATENCY);
   const bool flush = kind == HOP_FIRST;
-  hop_args a = {kind, hop_steps[kind], flush ? b->arena : NULL, flush ? b->arena_bytes : 0, b->counters, b->dump};
+  hop_args a = {kind, hop_steps[kind], b->arena, flush ? b->arena : NULL, flush ? b->arena_bytes : 0, b->counters, b->dump};
   unsigned long long took = 0;
   (void)std::snprintf(p.variant, sizeof p.variant, "%s", hop_texts[kind]);
   p.one_sm = true;

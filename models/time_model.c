@@ -10,7 +10,7 @@
 static const char *const parameter_names[KVM_PARAMETERS] = {
     "boost_clock",  "mma_clock",       "l1_latency",        "l2_latency",      "dram_latency",
     "smem_latency", "shuffle_latency", "mma_latency",       "sfu_latency",     "barrier_latency",
-    "ldmatrix_latency", "mbarrier_latency", "mbarrier_hop", "branch_latency",
+    "ldmatrix_latency", "mbarrier_latency", "mbarrier_hop", "branch_latency",  "copy_cycles",
     "mma_rate",     "wave_rate",       "sfu_per_clk_sm",    "sm_link_per_clk", "l2_rate",
     "link_rate",    "dram_rate",       "memory_line_bytes", "launch",          "next_launch",
     "model_error"};
@@ -246,18 +246,19 @@ static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
                .mbarrier_latency = v[KVM_P_MBARRIER_LATENCY],
                .mbarrier_hop = v[KVM_P_MBARRIER_HOP],
                .branch_latency = v[KVM_P_BRANCH_LATENCY],
+               .copy_bytes = 512 / v[KVM_P_COPY_CYCLES],
                .line_bytes = v[KVM_P_LINE]};
-  /* Blocks side by side want the same rows at about the same time: L2 and memory deliver each once. */
-  double sharing =
-      q->work->aligned ? fmax(1, fmin((double)q->work->side, (double)q->work->blocks / q->problem->batch)) : 1;
-  double l2 = fmin(v[KVM_P_L2_RATE] * sharing, v[KVM_P_LINK_RATE]) / active / clock;
+  /* Blocks side by side want the same rows at about the same time: the L2 delivers each once. */
+  double most = fmax(1, (double)q->work->blocks / q->problem->batch), at_once = q->work->aligned ? (double)q->work->side : 1;
+  double l2 = fmin(v[KVM_P_L2_RATE] * fmax(1, fmin(at_once, most)), v[KVM_P_LINK_RATE]) / active / clock;
   /* a rate of the chip under load was reached at the clock of matrix instructions */
   sm.mma_interval = 4096 * 4 / (v[KVM_P_MMA_RATE] / v[KVM_P_MMA_CLOCK]) / x->relief[KVM_MMA];
   sm.sfu_interval = 32 * 4 / v[KVM_P_SFU_RATE];
   sm.wave_interval =
       128 / (v[KVM_P_WAVE_RATE] / v[KVM_P_CLOCK]) / x->relief[KVM_L1]; /* cycles, whatever the clock */
-  sm.link_bytes = (l2 < v[KVM_P_SM_LINK] ? l2 : v[KVM_P_SM_LINK]) * x->relief[KVM_LINK];
-  sm.dram_bytes = v[KVM_P_DRAM_RATE] / q->scatter / active / clock * sharing;
+  sm.link_bytes = v[KVM_P_SM_LINK] * x->relief[KVM_LINK];
+  sm.l2_bytes = isnan(l2) ? 0 : l2 * x->relief[KVM_LINK];
+  sm.dram_bytes = v[KVM_P_DRAM_RATE] / q->scatter / active / clock * fmax(1, fmin(q->work->sharing, most));
   return sm;
 }
 

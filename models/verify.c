@@ -350,14 +350,17 @@ static void place(const kvm_structure *k, const kvm_verify *p, double sms, uint6
   w->block_tiles = w->splits > 1 ? (double)ceil_div(ceil_div(p->longest, w->splits), k->tile_tokens) : (double)per_request;
 }
 
-static void attention_work(const kvm_structure *k, const kvm_verify *p, double sms, kvm_work *w,
-                           double block[]) {
+static void attention_work(const kvm_structure *k, const kvm_verify *p, const kvm_gpu *gpu, double sms,
+                           kvm_work *w, double block[]) {
   uint64_t padded, side;
   kvm_useful u = kvm_verify_useful(p);
   row_blocks(k, p, &padded, &side);
   per_token one = token_work(k, p, padded);
   place(k, p, sms, side, w);
   w->side = side;
+  double kept = kvm_gpu_number(gpu, "l2_bytes") / ((double)p->union_rows * p->row_bytes);
+  double again = w->aligned || kept >= 1 ? 0 : 1 - (isnan(kept) ? 0 : kept); /* of the later fetches, from memory */
+  w->sharing = (double)side / (1 + ((double)side - 1) * again);
   double tokens = (double)p->tokens + (double)p->batch * p->queries;
   double executed = w->tiles / (double)side * k->tile_tokens;
   double rows = (double)p->batch * p->queries * p->heads;
@@ -387,7 +390,7 @@ kvm_work kvm_structure_work(const kvm_structure *k, const kvm_verify *p, const k
   w.fits = !(shared_of(k, p) > kvm_gpu_number(gpu, "smem_per_block_optin"));
   w.blocks_per_sm = blocks_per_sm(k, shared_of(k, p), gpu);
   if (k->grid == KVM_GRID_ELEMENTS) elements_work(k, p, &w);
-  else attention_work(k, p, sms, &w, block);
+  else attention_work(k, p, gpu, sms, &w, block);
   for (int r = 0; r < KVM_RESOURCES; r++) {
     /* Blocks of one launch are alike but for the requests' lengths, so the busiest SM has at least an equal
      * share of ceil(blocks / SMs) blocks, and at least the longest request's block. */

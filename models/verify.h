@@ -162,6 +162,8 @@ typedef struct kvm_work {
   uint32_t block_segments;   /* at most on one block */
   uint32_t merge_per_sm[2];  /* resident blocks of the merges that a program declares (kvm_declared_work()) */
   bool aligned;              /* blocks side by side walk the same rows at the same time */
+  double sharing;            /* blocks that one fetch of a row out of memory serves, on average: `side` where they are
+                                aligned, or where the L2 keeps what one of them fetched until the others come */
   double partial_bytes;      /* partial results, written and read again; 0 without splits */
   double tiles, block_tiles; /* loop turns over all blocks, of the busiest block; 0 without a loop */
   double waves;              /* blocks / (SMs x blocks_per_sm); NaN if not known */
