@@ -150,7 +150,8 @@ static const struct {
                     WHOLE(threads),        WHOLE(registers), WHOLE(shared_bytes), WHOLE(k_reads),
                     WHOLE(v_reads),        WHOLE(q_reads),   WHOLE(score_bytes),  WHOLE(index_bytes),
                     WHOLE(block_elements), WHOLE(row_bytes),
-                    WHOLE(min_tiles),      WHOLE(missing_units), WHOLE(units)};
+                    WHOLE(min_tiles),      WHOLE(missing_units), WHOLE(units),
+                    WHOLE(launched_per_sm)};
 #define TRUTH(f) \
   { #f, offsetof(kvm_structure, f) }
 static const struct {

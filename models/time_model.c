@@ -413,7 +413,18 @@ static const kvm_prediction nothing = {.resident = NAN,
                                        .high = NAN,
                                        .merge = NAN,
                                        .launches = NAN,
+                                       .copying = NAN,
                                        .gain = {NAN, NAN, NAN, NAN, NAN, NAN, NAN}};
+
+static double copying_time(const kvm_question *q, const trial *x) {
+  const kvm_block *b = &q->kernel->block;
+  double bytes = 0;
+  for (unsigned r = 0; r < b->roles; r++)
+    for (size_t i = 0; i < b->role[r].tile.steps; i++)
+      if (b->role[r].tile.step[i].op == KVM_CP) bytes += b->role[r].warps * (double)b->role[r].tile.step[i].bytes;
+  double tiles = q->work->block_tiles * fmax(1, floor((double)q->work->blocks / q->timing->sms));
+  return tiles * bytes / 512 * x->v[KVM_P_COPY_CYCLES] / x->v[clock_of(q)];
+}
 
 kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction *p, kv_error *err) {
   trial x = {.relief = {1, 1, 1, 1, 1}};
@@ -430,6 +441,7 @@ kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction
   if (st) return st;
   p->known = true;
   p->launches = launch_time(q, &x);
+  p->copying = fmin(copying_time(q, &x), p->resident);
   p->whole = p->cold + p->merge + p->launches;
   if (q->interval) st = find_interval(q, &x, memo, p, err);
   if (!st && q->gains) st = find_gains(q, &x, memo, p, err);
@@ -438,6 +450,11 @@ kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction
 
 void kvm_ladder_time(kvm_ladder *ladder, const kvm_prediction *p) {
   if (!p->known) return;
+  if (p->copying > ladder->t[4]) {
+    ladder->t[4] = p->copying;
+    ladder->binding = KVM_LINK;
+    ladder->binding_sm = true;
+  }
   double t4 = isnan(ladder->t[4]) ? 0 : ladder->t[4];
   ladder->t[5] = fmax(t4, p->resident);
   ladder->t[6] = p->cold;

@@ -105,6 +105,7 @@ typedef struct kvm_prediction {
   double low,
       high; /* of whole, one standard deviation of every parameter's range taken together, times 1.96 */
   double merge, launches;        /* s within whole */
+  double copying;                /* s that the busiest SM's cp.async take at their best rate */
   kvm_sm_time steady;            /* cold */
   double gain[KVM_CAUSES];       /* whole / whole with that cause alone removed */
   double effect[KVM_PARAMETERS]; /* |d ln whole| from one end of the range to the middle */
@@ -125,7 +126,8 @@ typedef struct kvm_question {
 kv_status kvm_predict(const kvm_question *question, kvm_time_memo *memo, kvm_prediction *prediction,
                       kv_error *err);
 
-/* Puts T5, T6, T7 into a ladder of T0 to T4. */
+/* Puts T5, T6, T7 into a ladder of T0 to T4; T4 rises where one SM's cp.async take longer than what it knows of (the
+ * link of one SM is said to bind then). */
 void kvm_ladder_time(kvm_ladder *ladder, const kvm_prediction *prediction);
 
 #endif

@@ -177,6 +177,7 @@ kvm_structure kvm_kernel(unsigned which, int sm) {
        .pad_rows = 8,
        .missing_units = 4,
        .min_tiles = 4,
+       .launched_per_sm = 1,
        .tile_tokens = 16,
        .stages = 4,
        .threads = 256,
@@ -195,6 +196,7 @@ kvm_structure kvm_kernel(unsigned which, int sm) {
        .pad_rows = 8,
        .missing_units = 4,
        .min_tiles = 4,
+       .launched_per_sm = 1,
        .tile_tokens = 16,
        .stages = 4,
        .threads = 256,
@@ -304,15 +306,15 @@ static uint64_t greatest_divisor(uint64_t a, uint64_t b) {
   return a;
 }
 
-/* The even split (kernels/attn_split.h): the tiles of all requests and groups stand in one list that the blocks, one an
- * SM, share out. Where that leaves less than 1 block in 32 idle, each group has a list and blocks of its own, so that
+/* The even split (kernels/attn_split.h): the tiles of all requests and groups stand in one list that the blocks share
+ * out. Where that leaves less than 1 block in 32 idle, each group has a list and blocks of its own, so that
  * blocks side by side read the same rows at the same time. */
 static void place_evenly(const kvm_structure *k, const kvm_verify *p, double sms, uint64_t side, double per_request,
                          kvm_work *w) {
-  uint64_t blocks = (uint64_t)sms;
+  uint64_t blocks = (uint64_t)sms * (k->launched_per_sm ? k->launched_per_sm : w->blocks_per_sm ? w->blocks_per_sm : 1);
   w->aligned = blocks % side * 32 <= blocks && side <= blocks;
   double lists = w->aligned ? (double)side : 1, list = w->tiles / lists, pieces = (double)p->batch * (double)side / lists;
-  double share = fmax(ceil(list / (w->aligned ? (double)(blocks / side) : sms)), fmax(k->min_tiles, 1));
+  double share = fmax(ceil(list / (double)(w->aligned ? blocks / side : blocks)), fmax(k->min_tiles, 1));
   w->block_tiles = fmin(share, list);
   double workers = ceil(list / share);
   w->blocks = (uint64_t)(workers * lists);

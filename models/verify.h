@@ -118,7 +118,7 @@ typedef struct kvm_structure {
   const char *name, *description;
   kvm_grid grid;
   bool split;      /* the prefix is cut into as many pieces as fill the GPU */
-  bool even;       /* with split: a block an SM, and all take equal shares of the tiles of all requests */
+  bool even;       /* with split: blocks that fill the GPU once take equal shares of the tiles of all requests */
   bool tree_apart; /* the tree's own rows make tiles of their own, else they follow the prefix's last */
   uint32_t block_rows;    /* query rows a block holds at most (packed grid) */
   uint32_t pad_rows;      /* rows are executed in multiples of this */
@@ -135,6 +135,7 @@ typedef struct kvm_structure {
   uint32_t index_bytes;      /* a slot number */
   uint32_t block_elements;   /* elements grid only */
   uint32_t min_tiles;        /* with even: no share is smaller */
+  uint32_t launched_per_sm;  /* with even: blocks launched an SM; 0: as many as it has room for */
   uint32_t missing_units;    /* blocks of that many units of 8 query rows are executed as if they had one more */
   uint32_t units;            /* units that a kernel's program is for; 0: any number */
   uint32_t row_bytes;        /* of the rows that a kernel's program loads; 0: 2 x KVM_DECLARED_VALUES */
