@@ -253,6 +253,15 @@ void kva_run_free(kva_run *run) {
   run->points = 0;
 }
 
+void kva_run_borrowed(const kva_run *run, char *text, size_t size) {
+  text[0] = '\0';
+  for (uint32_t k = 0; k < run->kernels; k++) {
+    const kvm_declared *d = run->program[k];
+    if (!d || !d->block.roles || kvm_arch_number(d->arch) == kvm_gpu_sm(run->gpu)) continue;
+    add(text, size, "%s%s (%s)", text[0] ? ", " : "", run->kernel[k].name, d->arch);
+  }
+}
+
 void kva_run_missing(const kva_run *run, char *text, size_t size) {
   unsigned missing = 0;
   text[0] = '\0';

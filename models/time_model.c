@@ -361,13 +361,14 @@ static kv_status find_gains(const kvm_question *q, const trial *base, kvm_time_m
   trial x = *base;
   x.relief[KVM_MMA] = fmax(1, q->timing->mma_best / q->timing->sms / base->v[KVM_P_MMA_RATE]);
   kv_status st = whole_time(q, &x, memo, &t, err);
-  p->gain[KVM_C_PATH] = p->whole / t;
+  /* a faster pipe makes no kernel slower: where it comes out so, warps met in another order */
+  p->gain[KVM_C_PATH] = fmax(1, p->whole / t);
   x = *base;
   x.relief[KVM_MMA] = fmax(1, q->work->chip[KVM_MMA] / u->flops);
   x.relief[KVM_L1] = fmax(1, q->work->chip[KVM_L1] / u->bytes);
   x.relief[KVM_LINK] = fmax(1, q->work->chip[KVM_LINK] / u->bytes);
   if (!st) st = whole_time(q, &x, memo, &t, err);
-  p->gain[KVM_C_WORK] = p->whole / t;
+  p->gain[KVM_C_WORK] = fmax(1, p->whole / t);
   kvm_question contiguous = *q;
   contiguous.scatter = 1;
   if (!st) st = whole_time(&contiguous, base, memo, &t, err);
