@@ -221,6 +221,7 @@ typedef struct trial {
   double relief[KVM_RESOURCES]; /* pipes this many times faster (1) */
   kvm_misses misses;
   bool even; /* every SM has the same share of the tiles */
+  double merge; /* s, known already; NaN: not */
 } trial;
 
 /* The clock that the kernel's instructions get. */
@@ -345,9 +346,9 @@ static double launch_time(const kvm_question *q, const trial *x) {
 
 static kv_status whole_time(const kvm_question *q, const trial *x, kvm_time_memo *memo, double *seconds,
                             kv_error *err) {
-  double merge = 0;
+  double merge = x->merge;
   kv_status st = kernel_time(q, x, memo, seconds, NULL, err);
-  if (!st) st = merge_time(q, x, memo, &merge, err);
+  if (!st && isnan(merge)) st = merge_time(q, x, memo, &merge, err);
   *seconds += merge + launch_time(q, x);
   return st;
 }
@@ -372,14 +373,43 @@ static kv_status find_gains(const kvm_question *q, const trial *base, kvm_time_m
   kvm_question contiguous = *q;
   contiguous.scatter = 1;
   if (!st) st = whole_time(&contiguous, base, memo, &t, err);
-  p->gain[KVM_C_SCATTER] = p->whole / t;
+  p->gain[KVM_C_SCATTER] = fmax(1, p->whole / t);
   x = *base;
   x.even = true;
   if (!st && q->work->tiles > 0) st = whole_time(q, &x, memo, &t, err);
-  p->gain[KVM_C_PLACEMENT] = q->work->tiles > 0 ? p->whole / t : 1;
+  p->gain[KVM_C_PLACEMENT] = q->work->tiles > 0 ? fmax(1, p->whole / t) : 1;
   p->gain[KVM_C_MEMORY] = p->whole / (p->whole - p->cold + p->resident);
   p->gain[KVM_C_OVERHEAD] = p->whole / p->cold;
   return st;
+}
+
+/* Whether a parameter can matter: some belong to one instruction, which the kernel may not have. */
+static bool matters(const kvm_question *q, int p) {
+  static const struct {
+    int p;
+    unsigned ops; /* a bit each */
+  } only[] = {{KVM_P_SHUFFLE_LATENCY, 1u << KVM_SHFL},
+              {KVM_P_SFU_LATENCY, 1u << KVM_SFU},
+              {KVM_P_SFU_RATE, 1u << KVM_SFU},
+              {KVM_P_MMA_LATENCY, 0}, /* machine code waits for products by counting cycles, see below */
+              {KVM_P_BARRIER_LATENCY, 1u << KVM_BAR},
+              {KVM_P_LDMATRIX_LATENCY, 1u << KVM_LDSM},
+              {KVM_P_MBARRIER_LATENCY, 1u << KVM_AWAIT | 1u << KVM_ASK},
+              {KVM_P_MBARRIER_HOP, 1u << KVM_AWAIT},
+              {KVM_P_BRANCH_LATENCY, 1u << KVM_JUMP},
+              {KVM_P_COPY_CYCLES, 1u << KVM_CP}};
+  const kvm_block *b = &q->kernel->block;
+  for (size_t i = 0; i < sizeof only / sizeof *only; i++) {
+    if (only[i].p != p) continue;
+    for (unsigned r = 0; r < b->roles; r++)
+      for (size_t k = 0; k < b->role[r].tile.steps; k++) {
+        const kvm_step *s = &b->role[r].tile.step[k];
+        if (only[i].ops >> s->op & 1 || (p == KVM_P_MMA_LATENCY && s->op == KVM_MMA_OP && s->set < KVM_MARKS))
+          return true;
+      }
+    return false;
+  }
+  return true;
 }
 
 static kv_status find_interval(const kvm_question *q, const trial *base, kvm_time_memo *memo,
@@ -393,7 +423,7 @@ static kv_status find_interval(const kvm_question *q, const trial *base, kvm_tim
     for (int end = 0; !st && i != KVM_P_MODEL && end < 2; end++) {
       trial x = *base;
       x.v[i] = end ? e->high : e->low;
-      if (isfinite(x.v[i]) && x.v[i] != e->value) st = whole_time(q, &x, memo, &at[end], err);
+      if (isfinite(x.v[i]) && x.v[i] != e->value && matters(q, i)) st = whole_time(q, &x, memo, &at[end], err);
     }
     p->effect[i] = i == KVM_P_MODEL ? (isnan(e->value) ? 0 : e->value) : fabs(log(at[1] / at[0])) / 2;
     if (i != KVM_P_MODEL && p->effect[i] > p->effect[p->dominating]) p->dominating = (kvm_parameter)i;
@@ -428,7 +458,7 @@ static double copying_time(const kvm_question *q, const trial *x) {
 }
 
 kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction *p, kv_error *err) {
-  trial x = {.relief = {1, 1, 1, 1, 1}};
+  trial x = {.relief = {1, 1, 1, 1, 1}, .merge = NAN};
   *p = nothing;
   if (!kvm_declared_applies(q->kernel, q->problem) || !q->work->fits || !q->work->blocks) return KV_OK;
   if (kvm_timing_missing(q->timing) != KVM_PARAMETERS) return KV_OK;
@@ -438,12 +468,16 @@ kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction
   if (!st) st = kernel_time(q, &x, memo, &p->aliased, NULL, err);
   x.misses = KVM_COLD;
   if (!st) st = kernel_time(q, &x, memo, &p->cold, &p->steady, err);
+  /* misses make nothing faster: where it comes out so, warps met in another order */
+  p->aliased = fmax(p->aliased, p->resident);
+  p->cold = fmax(p->cold, p->aliased);
   if (!st) st = merge_time(q, &x, memo, &p->merge, err);
   if (st) return st;
   p->known = true;
   p->launches = launch_time(q, &x);
   p->copying = fmin(copying_time(q, &x), p->resident);
   p->whole = p->cold + p->merge + p->launches;
+  x.merge = p->merge; /* what a range or a relaxation does to it is left out: it is a few microseconds */
   if (q->interval) st = find_interval(q, &x, memo, p, err);
   if (!st && q->gains) st = find_gains(q, &x, memo, p, err);
   return st;

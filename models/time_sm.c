@@ -269,7 +269,7 @@ static int warm_tiles(const kvm_block *block) {
       if (s->op == KVM_GROUP && s->count > open) open = s->count;
       if (s->op == KVM_LAND && open < 5) open = 5; /* a ring of stages: how many, the program does not say */
     }
-  return 3 + 3 * open < MOST_WARM ? 3 + 3 * open : MOST_WARM;
+  return 3 + 2 * open < MOST_WARM ? 3 + 2 * open : MOST_WARM;
 }
 
 static void set_up(machine *m, unsigned resident) {
