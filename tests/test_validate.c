@@ -113,7 +113,7 @@ static void the_model_keeps_its_bars(void) {
 }
 
 /* This project's own kernels: every measured point has a program, each kernel keeps the bar, and so do problems of other
- * heads, queries, batches and lengths (h200-held-out-*.h5) that nobody looked at while the model was made. */
+ * heads, queries, batches and lengths (h200-held-out-*.h5). */
 static void our_kernels_keep_the_bar(void) {
   static const char *const files = "h200-verify-8.h5 h200-verify-16.h5 h200-verify-64.h5 h200-aged-8.h5";
   char command[2000];

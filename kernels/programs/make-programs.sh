@@ -48,7 +48,13 @@ split() { # NAME DESCRIPTION UNITS OWNERS OTHERS
     s/@REGISTERS8@/$(registers split_verify sv_merge_kernelILi8E)/; s/@REGISTERS1@/$(registers split_verify sv_merge_kernelILi1E)/$drop" split
 }
 listing split_verify
-for shape in "1 0 3" "2 1 2" "3 2 1" "5 0 3" "6 1 2"; do
-  split split_verify "the prefix split over the GPU, rows shared by all queries and heads of a block" $shape
-  split split_per_head "the prefix split over the GPU, but every head reads each row again" $shape
-done
+while read -r units owners others; do
+  split split_verify "the prefix split over the GPU, rows shared by all queries and heads of a block" "$units" "$owners" "$others"
+  split split_per_head "the prefix split over the GPU, but every head reads each row again" "$units" "$owners" "$others"
+done <<EOF
+1 0 3
+2 1 2
+3 2 1
+5 0 3
+6 1 2
+EOF
