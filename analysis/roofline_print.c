@@ -39,12 +39,13 @@ static void print_problem(const kva_run *run) {
          p->row_bytes, run->layers);
   printf("layout   %s", run->layout_name);
   if (!run->contiguous)
-    printf(": %llu tokens in all, longest %llu, %llu distinct rows in %llu runs (mean %.1f), %llu sectors of 32 B",
-           (unsigned long long)run->layout_tokens, (unsigned long long)p->longest,
-           (unsigned long long)run->layout.union_rows,
-           (unsigned long long)run->layout.runs,
-           run->layout.runs ? (double)run->layout_tokens / (double)run->layout.runs : 0.0,
-           (unsigned long long)run->layout.sectors);
+    printf(
+        ": %llu tokens in all, longest %llu, %llu distinct rows in %llu runs (mean %.1f), %llu sectors of 32 "
+        "B",
+        (unsigned long long)run->layout_tokens, (unsigned long long)p->longest,
+        (unsigned long long)run->layout.union_rows, (unsigned long long)run->layout.runs,
+        run->layout.runs ? (double)run->layout_tokens / (double)run->layout.runs : 0.0,
+        (unsigned long long)run->layout.sectors);
   printf("\n");
 }
 
@@ -82,7 +83,8 @@ static void print_ceilings(const kva_run *run) {
   if (missing[0]) printf("not known, so left out: %s\n", missing);
   kva_run_borrowed(run, borrowed, sizeof borrowed);
   if (borrowed[0])
-    printf("programs of another architecture's machine code, on the pipes of %s: %s\n", run->gpu->arch, borrowed);
+    printf("programs of another architecture's machine code, on the pipes of %s: %s\n", run->gpu->arch,
+           borrowed);
 }
 
 static void print_point(const kva_run *run, const kva_point *p) {

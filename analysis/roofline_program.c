@@ -49,7 +49,8 @@ static const struct argp_option option_table[] = {
     {"lines", O_LINES, "FROM:TO", 0,
      "these instructions instead, counted from 0: for prologues, and to cut rare paths out", 0},
     {"hints", O_HINTS, "FILE", 0,
-     "follow the branches as FILE says (models/time_walk.h); the listing is that of `nvdisasm -c -gi -hex`", 0},
+     "follow the branches as FILE says (models/time_walk.h); the listing is that of `nvdisasm -c -gi -hex`",
+     0},
     {0, 0, 0, 0, 0, 0}};
 
 static kv_status choose(options *o, const kvm_sass *s, kv_error *err) {

@@ -84,11 +84,16 @@ static void take_latencies(const target *to, const table *t) {
   static const struct {
     const char *name;
     kvm_parameter p;
-  } of[] = {{"chain_l1", KVM_P_L1_LATENCY},        {"latency_l2", KVM_P_L2_LATENCY},
-            {"latency_dram", KVM_P_DRAM_LATENCY},  {"chain_lds", KVM_P_SMEM_LATENCY},
-            {"chain_shfl", KVM_P_SHUFFLE_LATENCY}, {"chain_barrier", KVM_P_BARRIER_LATENCY},
-            {"chain_mma", KVM_P_MMA_LATENCY},      {"chain_ex2", KVM_P_SFU_LATENCY},
-            {"chain_ldmatrix4", KVM_P_LDMATRIX_LATENCY}, {"branch_taken", KVM_P_BRANCH_LATENCY},
+  } of[] = {{"chain_l1", KVM_P_L1_LATENCY},
+            {"latency_l2", KVM_P_L2_LATENCY},
+            {"latency_dram", KVM_P_DRAM_LATENCY},
+            {"chain_lds", KVM_P_SMEM_LATENCY},
+            {"chain_shfl", KVM_P_SHUFFLE_LATENCY},
+            {"chain_barrier", KVM_P_BARRIER_LATENCY},
+            {"chain_mma", KVM_P_MMA_LATENCY},
+            {"chain_ex2", KVM_P_SFU_LATENCY},
+            {"chain_ldmatrix4", KVM_P_LDMATRIX_LATENCY},
+            {"branch_taken", KVM_P_BRANCH_LATENCY},
             {"copy_async", KVM_P_COPY_CYCLES}};
   take_clock(to, t, "chain_l1", KVM_P_CLOCK);
   take_clock(to, t, "chain_mma", KVM_P_MMA_CLOCK);

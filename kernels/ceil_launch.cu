@@ -5,9 +5,9 @@
  *   launch_graph_node  a captured graph of many empty kernels: time a node
  *   launch_graph_sync  a graph of one empty kernel, launched and waited for
  *   launch_full_node   a graph of kernels whose blocks fill every SM: time a node
- *   launch_dependent   the same, each launched with programmatic dependent launch and waiting for the one ahead: what a
- *                      kernel pays that may start early but finds no room until the one ahead ends
- *   timer_floor        what the harness's events measure for one empty kernel: the least time it can tell
+ *   launch_dependent   the same, each launched with programmatic dependent launch and waiting for the one
+ * ahead: what a kernel pays that may start early but finds no room until the one ahead ends timer_floor what
+ * the harness's events measure for one empty kernel: the least time it can tell
  *
  * Bound: host, driver and front end: eager 2 to 5 us, a graph node 0.8 to 2 us.
  */
@@ -31,7 +31,8 @@ __global__ void __launch_bounds__(1024, 1) full_kernel() {
 static cudaError_t launch_full(const kvk_bench *b, bool dependent) {
   int most = 0;
   cudaError_t code = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, b->gpu->device);
-  if (code == cudaSuccess) code = cudaFuncSetAttribute(full_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+  if (code == cudaSuccess)
+    code = cudaFuncSetAttribute(full_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
   cudaLaunchAttribute overlap;
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -110,12 +111,13 @@ static kv_status point(kvk_bench *b, const launch_case *c, kv_error *err) {
 }
 
 kv_status kvk_ceil_launch(kvk_bench *b, kv_error *err) {
-  static const launch_case cases[] = {{"launch_eager", "empty kernels in a row", 0, 500, NODE_EMPTY},
-                                      {"launch_sync", "one empty kernel, waited for", 0, 1, NODE_EMPTY},
-                                      {"launch_graph_node", "graph of 500 empty kernels", 500, 1, NODE_EMPTY},
-                                      {"launch_graph_sync", "graph of one empty kernel, waited for", 1, 1, NODE_EMPTY},
-                                      {"launch_full_node", "graph of 500 kernels that fill the SMs", 500, 1, NODE_FULL},
-                                      {"launch_dependent", "the same, dependent launch", 500, 1, NODE_DEPENDENT}};
+  static const launch_case cases[] = {
+      {"launch_eager", "empty kernels in a row", 0, 500, NODE_EMPTY},
+      {"launch_sync", "one empty kernel, waited for", 0, 1, NODE_EMPTY},
+      {"launch_graph_node", "graph of 500 empty kernels", 500, 1, NODE_EMPTY},
+      {"launch_graph_sync", "graph of one empty kernel, waited for", 1, 1, NODE_EMPTY},
+      {"launch_full_node", "graph of 500 kernels that fill the SMs", 500, 1, NODE_FULL},
+      {"launch_dependent", "the same, dependent launch", 500, 1, NODE_DEPENDENT}};
   kv_status st = KV_OK;
   for (size_t i = 0; !st && i < sizeof cases / sizeof *cases; i++) st = point(b, &cases[i], err);
   if (st) return st;

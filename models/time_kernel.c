@@ -17,7 +17,8 @@ typedef struct reader {
   kv_error *err;
   kv_status status;
   char section[KVM_NAME], key[KVM_NAME];
-  char *text[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES][3]; /* begin, tile, end; merges' behind the roles' */
+  char *text[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES]
+            [3]; /* begin, tile, end; merges' behind the roles' */
   unsigned count[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES];
   char (*fields)[2][KVM_NAME]; /* of [structure]: applied after `like` */
   size_t n_fields;
@@ -146,19 +147,17 @@ static int entry(void *arg, const char *section, const char *key, const char *te
 static const struct {
   const char *name;
   size_t offset;
-} whole_fields[] = {WHOLE(block_rows),     WHOLE(pad_rows),  WHOLE(tile_tokens),  WHOLE(stages),
-                    WHOLE(threads),        WHOLE(registers), WHOLE(shared_bytes), WHOLE(k_reads),
-                    WHOLE(v_reads),        WHOLE(q_reads),   WHOLE(score_bytes),  WHOLE(index_bytes),
-                    WHOLE(block_elements), WHOLE(row_bytes),
-                    WHOLE(min_tiles),      WHOLE(missing_units), WHOLE(units),
-                    WHOLE(launched_per_sm)};
+} whole_fields[] = {WHOLE(block_rows),     WHOLE(pad_rows),       WHOLE(tile_tokens),  WHOLE(stages),
+                    WHOLE(threads),        WHOLE(registers),      WHOLE(shared_bytes), WHOLE(k_reads),
+                    WHOLE(v_reads),        WHOLE(q_reads),        WHOLE(score_bytes),  WHOLE(index_bytes),
+                    WHOLE(block_elements), WHOLE(row_bytes),      WHOLE(min_tiles),    WHOLE(missing_units),
+                    WHOLE(units),          WHOLE(launched_per_sm)};
 #define TRUTH(f) \
   { #f, offsetof(kvm_structure, f) }
 static const struct {
   const char *name;
   size_t offset;
-} truth_fields[] = {TRUTH(split), TRUTH(even), TRUTH(kv_apart), TRUTH(through_registers),
-                    TRUTH(tree_apart)};
+} truth_fields[] = {TRUTH(split), TRUTH(even), TRUTH(kv_apart), TRUTH(through_registers), TRUTH(tree_apart)};
 static const char *const grids[] = {"per_head", "packed", "elements"};
 
 static int set_field(reader *r, const char *name, const char *text) {
@@ -226,7 +225,8 @@ static kv_status parse_block(reader *r, kvm_block *b, unsigned first, const char
     kvm_program *program[3] = {&b->role[i].begin, &b->role[i].tile, &b->role[i].end};
     b->role[i].warps = r->count[first + i];
     if (!r->count[first + i] || !r->text[first + i][1])
-      return kv_fail(r->err, KV_ERR_INPUT, "%s: [%s ...] number %u needs count and tile", r->path, section, i + 1);
+      return kv_fail(r->err, KV_ERR_INPUT, "%s: [%s ...] number %u needs count and tile", r->path, section,
+                     i + 1);
     for (int k = 0; k < 3; k++) {
       const char *text = r->text[first + i][k];
       kv_error inner = {KV_OK, ""};

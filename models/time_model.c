@@ -8,11 +8,11 @@
 /* ---- parameters ---- */
 
 static const char *const parameter_names[KVM_PARAMETERS] = {
-    "boost_clock",  "mma_clock",       "l1_latency",        "l2_latency",      "dram_latency",
-    "smem_latency", "shuffle_latency", "mma_latency",       "sfu_latency",     "barrier_latency",
-    "ldmatrix_latency", "mbarrier_latency", "mbarrier_hop", "branch_latency",  "copy_cycles",
-    "mma_rate",     "wave_rate",       "sfu_per_clk_sm",    "sm_link_per_clk", "l2_rate",
-    "link_rate",    "dram_rate",       "memory_line_bytes", "launch",          "next_launch",
+    "boost_clock",      "mma_clock",        "l1_latency",        "l2_latency",      "dram_latency",
+    "smem_latency",     "shuffle_latency",  "mma_latency",       "sfu_latency",     "barrier_latency",
+    "ldmatrix_latency", "mbarrier_latency", "mbarrier_hop",      "branch_latency",  "copy_cycles",
+    "mma_rate",         "wave_rate",        "sfu_per_clk_sm",    "sm_link_per_clk", "l2_rate",
+    "link_rate",        "dram_rate",        "memory_line_bytes", "launch",          "next_launch",
     "model_error"};
 const char *kvm_parameter_name(kvm_parameter p) {
   return parameter_names[p];
@@ -146,8 +146,9 @@ kvm_work kvm_declared_work(const kvm_declared *kernel, const kvm_verify *problem
   kvm_program_work sum = {0};
   for (unsigned i = 0; i < kernel->merges; i++) {
     const kvm_merge *m = &kernel->merge[i];
-    const kvm_structure s = {
-        .threads = 32 * kvm_block_warps(&m->block), .registers = m->registers, .shared_bytes = m->shared_bytes};
+    const kvm_structure s = {.threads = 32 * kvm_block_warps(&m->block),
+                             .registers = m->registers,
+                             .shared_bytes = m->shared_bytes};
     w.merge_per_sm[i] = kvm_structure_resident(&s, gpu);
   }
   if (!kvm_declared_applies(kernel, problem)) return w;
@@ -220,7 +221,7 @@ typedef struct trial {
   double v[KVM_PARAMETERS];
   double relief[KVM_RESOURCES]; /* pipes this many times faster (1) */
   kvm_misses misses;
-  bool even; /* every SM has the same share of the tiles */
+  bool even;    /* every SM has the same share of the tiles */
   double merge; /* s, known already; NaN: not */
 } trial;
 
@@ -250,7 +251,8 @@ static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
                .copy_bytes = 512 / v[KVM_P_COPY_CYCLES],
                .line_bytes = v[KVM_P_LINE]};
   /* Blocks side by side want the same rows at about the same time: the L2 delivers each once. */
-  double most = fmax(1, (double)q->work->blocks / q->problem->batch), at_once = q->work->aligned ? (double)q->work->side : 1;
+  double most = fmax(1, (double)q->work->blocks / q->problem->batch),
+         at_once = q->work->aligned ? (double)q->work->side : 1;
   double l2 = fmin(v[KVM_P_L2_RATE] * fmax(1, fmin(at_once, most)), v[KVM_P_LINK_RATE]) / active / clock;
   /* a rate of the chip under load was reached at the clock of matrix instructions */
   sm.mma_interval = 4096 * 4 / (v[KVM_P_MMA_RATE] / v[KVM_P_MMA_CLOCK]) / x->relief[KVM_MMA];
@@ -270,8 +272,8 @@ typedef struct launch {
 } launch;
 
 /* Cycles of a launch: full waves, and what is left over; *one: a full wave's. */
-static kv_status launch_cycles(const launch *l, double sms, const kvm_sm *sm, kvm_misses misses, kvm_time_memo *memo,
-                               double *cycles, kvm_sm_time *one, kv_error *err) {
+static kv_status launch_cycles(const launch *l, double sms, const kvm_sm *sm, kvm_misses misses,
+                               kvm_time_memo *memo, double *cycles, kvm_sm_time *one, kv_error *err) {
   unsigned most = KVM_MAX_SM_WARPS / kvm_block_warps(l->block);
   double resident = fmax(1, fmin(fmin(l->room, ceil(l->blocks / sms)), most));
   kvm_sm_time last;
@@ -318,7 +320,8 @@ static const kvm_merge *merge_of(const kvm_question *q, double sms) {
   return best;
 }
 
-/* s of the merge: its own launch, whose blocks each sum up the partials of a unit of query rows, out of the L2. */
+/* s of the merge: its own launch, whose blocks each sum up the partials of a unit of query rows, out of the
+ * L2. */
 static kv_status merge_time(const kvm_question *q, const trial *x, kvm_time_memo *memo, double *seconds,
                             kv_error *err) {
   const kvm_work *w = q->work;
@@ -423,7 +426,8 @@ static kv_status find_interval(const kvm_question *q, const trial *base, kvm_tim
     for (int end = 0; !st && i != KVM_P_MODEL && end < 2; end++) {
       trial x = *base;
       x.v[i] = end ? e->high : e->low;
-      if (isfinite(x.v[i]) && x.v[i] != e->value && matters(q, i)) st = whole_time(q, &x, memo, &at[end], err);
+      if (isfinite(x.v[i]) && x.v[i] != e->value && matters(q, i))
+        st = whole_time(q, &x, memo, &at[end], err);
     }
     p->effect[i] = i == KVM_P_MODEL ? (isnan(e->value) ? 0 : e->value) : fabs(log(at[1] / at[0])) / 2;
     if (i != KVM_P_MODEL && p->effect[i] > p->effect[p->dominating]) p->dominating = (kvm_parameter)i;
@@ -452,7 +456,8 @@ static double copying_time(const kvm_question *q, const trial *x) {
   double bytes = 0;
   for (unsigned r = 0; r < b->roles; r++)
     for (size_t i = 0; i < b->role[r].tile.steps; i++)
-      if (b->role[r].tile.step[i].op == KVM_CP) bytes += b->role[r].warps * (double)b->role[r].tile.step[i].bytes;
+      if (b->role[r].tile.step[i].op == KVM_CP)
+        bytes += b->role[r].warps * (double)b->role[r].tile.step[i].bytes;
   double tiles = q->work->block_tiles * fmax(1, floor((double)q->work->blocks / q->timing->sms));
   return tiles * bytes / 512 * x->v[KVM_P_COPY_CYCLES] / x->v[clock_of(q)];
 }

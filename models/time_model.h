@@ -30,7 +30,8 @@ typedef enum kvm_parameter {
   KVM_P_MBARRIER_LATENCY,
   KVM_P_MBARRIER_HOP,
   KVM_P_BRANCH_LATENCY,
-  KVM_P_COPY_CYCLES, /* a warp's cp.async of 16 B a lane keeps the SM's copy unit, where that is slower than the link */
+  KVM_P_COPY_CYCLES, /* a warp's cp.async of 16 B a lane keeps the SM's copy unit, where that is slower than
+                        the link */
   KVM_P_MMA_RATE,    /* FLOP/s of one SM, mma.sync bf16 */
   KVM_P_WAVE_RATE,   /* B/s of one SM's L1/shared-memory pipe */
   KVM_P_SFU_RATE,    /* results a cycle and SM */
@@ -126,8 +127,8 @@ typedef struct kvm_question {
 kv_status kvm_predict(const kvm_question *question, kvm_time_memo *memo, kvm_prediction *prediction,
                       kv_error *err);
 
-/* Puts T5, T6, T7 into a ladder of T0 to T4; T4 rises where one SM's cp.async take longer than what it knows of (the
- * link of one SM is said to bind then). */
+/* Puts T5, T6, T7 into a ladder of T0 to T4; T4 rises where one SM's cp.async take longer than what it knows
+ * of (the link of one SM is said to bind then). */
 void kvm_ladder_time(kvm_ladder *ladder, const kvm_prediction *prediction);
 
 #endif

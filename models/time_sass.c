@@ -87,7 +87,7 @@ typedef struct reading {
   struct {
     char name[32];
     uint32_t line;
-  } *label;
+  } * label;
   source_file *file;
   char chain[MOST_CHAIN]; /* source lines of the next instruction */
   bool half, fresh;       /* fresh: the chain belongs to the instruction to come */
@@ -121,7 +121,8 @@ static void append_source(reading *r, const char *path, unsigned number) {
   (void)snprintf(r->chain + have, sizeof r->chain - have, "%.*s\n", (int)strcspn(at, "\n"), at);
 }
 
-/* `//## File "x.cu", line 9 inlined at "y.cu", line 7`: the innermost line first, then one more comment a call. */
+/* `//## File "x.cu", line 9 inlined at "y.cu", line 7`: the innermost line first, then one more comment a
+ * call. */
 static bool take_source(reading *r, const char *text) {
   char path[512];
   unsigned number;
@@ -134,7 +135,8 @@ static bool take_source(reading *r, const char *text) {
 
 static bool take_label(reading *r, const char *text) {
   char name[32];
-  if (text[0] != '.' || sscanf(text, "%31[.A-Za-z0-9_]:", name) != 1 || r->labels == MOST_LABELS) return false;
+  if (text[0] != '.' || sscanf(text, "%31[.A-Za-z0-9_]:", name) != 1 || r->labels == MOST_LABELS)
+    return false;
   (void)snprintf(r->label[r->labels].name, sizeof name, "%s", name);
   r->label[r->labels++].line = (uint32_t)r->to->n;
   return true;
@@ -177,7 +179,8 @@ static kv_status take_line(reading *r, const char *text, kv_error *err) {
 static void resolve(reading *r) {
   kvm_sass *s = r->to;
   for (size_t i = 0; i < s->n; i++) {
-    const char *op = kvm_sass_operation(s->line[i].text), *at = strncmp(op, "BRA", 3) ? NULL : strstr(op, "0x");
+    const char *op = kvm_sass_operation(s->line[i].text),
+               *at = strncmp(op, "BRA", 3) ? NULL : strstr(op, "0x");
     char name[32];
     uint64_t address = at ? strtoull(at, NULL, 16) : UINT64_MAX;
     for (size_t k = 0; at && k < s->n; k++)
@@ -306,8 +309,9 @@ static void flush_alus(kvm_sass_writer *w) {
 
 /* The pipe of half rate that an instruction goes to: 0 integers and logic, 1 integer products; -1 another. */
 static int half_rate(const char *op) {
-  static const char *const integer[] = {"IADD", "VIADD", "LOP", "SHF", "SHL", "SHR", "LEA", "ISETP", "SEL", "PRMT",
-                                        "IMNMX", "VIMNMX", "FMNMX", "FSETP", "FSEL", "PLOP", "MOV", "IABS", "BREV", "FLO", "F2FP"};
+  static const char *const integer[] = {"IADD",  "VIADD", "LOP",  "SHF",   "SHL",    "SHR",   "LEA",
+                                        "ISETP", "SEL",   "PRMT", "IMNMX", "VIMNMX", "FMNMX", "FSETP",
+                                        "FSEL",  "PLOP",  "MOV",  "IABS",  "BREV",   "FLO",   "F2FP"};
   for (size_t i = 0; i < sizeof integer / sizeof *integer; i++)
     if (!strncmp(op, integer[i], strlen(integer[i]))) return 0;
   return strncmp(op, "IMAD", 4) ? -1 : 1;
@@ -325,8 +329,7 @@ static unsigned keep_rate(kvm_sass_writer *w, const char *op, unsigned stall) {
 void kvm_sass_put(kvm_sass_writer *w, const kvm_sass_line *l, const char *given) {
   const char *name = given ? given : kvm_sass_word(l->text), *op = kvm_sass_operation(l->text);
   unsigned stall = keep_rate(w, op, l->stall ? l->stall : 1), open = 0;
-  bool plain =
-      !strcmp(name, "alu") && l->set > 5 && l->read > 5 && strncmp(op, "DEPBAR.LE SB0", 13) != 0;
+  bool plain = !strcmp(name, "alu") && l->set > 5 && l->read > 5 && strncmp(op, "DEPBAR.LE SB0", 13) != 0;
   if (!plain || l->waits || w->cycles > 60000) flush_alus(w);
   if (plain) {
     w->waits |= l->waits;
@@ -336,8 +339,7 @@ void kvm_sass_put(kvm_sass_writer *w, const kvm_sass_line *l, const char *given)
   }
   char word[80];
   (void)snprintf(word, sizeof word - 20, "%.50s", name);
-  if (sscanf(op, "DEPBAR.LE SB0, %x", &open) == 1)
-    (void)snprintf(word, sizeof word - 20, "group*%u", open);
+  if (sscanf(op, "DEPBAR.LE SB0, %x", &open) == 1) (void)snprintf(word, sizeof word - 20, "group*%u", open);
   if (stall > 1) (void)snprintf(word + strlen(word), 16, ":%u", stall);
   marks(word, sizeof word, l->waits);
   if (l->set < 6) (void)snprintf(word + strlen(word), 4, ">%c", 'a' + l->set);

@@ -62,8 +62,8 @@ const char *kvm_sass_word(const char *text);
 typedef struct kvm_sass_writer {
   FILE *f;
   size_t column;
-  unsigned alus, cycles; /* of a run of alu not written yet */
-  unsigned waits;        /* its own */
+  unsigned alus, cycles;   /* of a run of alu not written yet */
+  unsigned waits;          /* its own */
   unsigned clock, free[2]; /* cycles so far; when the integer and the multiply pipe can take another */
 } kvm_sass_writer;
 /* `word` NULL: that of kvm_sass_word(). */

@@ -54,8 +54,10 @@ typedef struct machine {
   barrier (*bar)[KVM_BARRIERS];                                               /* by block */
   counter (*count)[KVM_BARRIERS];                                             /* by block */
   double issue[SCHEDULERS], mma[SCHEDULERS], sfu[SCHEDULERS], l1, link, copy; /* when each is free */
-  double l2, dram; /* when this SM's share will have served what it asked for; below 0: nothing asked for yet */
-  double busy_issue, busy_mma, busy_l1, busy_link, busy_l2, busy_dram, busy_copy, uncounted;      /* cycles in use by tiles */
+  double l2,
+      dram; /* when this SM's share will have served what it asked for; below 0: nothing asked for yet */
+  double busy_issue, busy_mma, busy_l1, busy_link, busy_l2, busy_dram, busy_copy,
+      uncounted;                   /* cycles in use by tiles */
   int warm, tiles;                 /* simulated: until steady, in all */
   double tile_end[MOST_TILES + 1]; /* sum of the warps' ends of tile i */
 } machine;
@@ -171,7 +173,8 @@ static double fetch(machine *m, warp *w, const kvm_step *s, double t) {
   if (!memory) return at + beyond(sm, sm->l2_latency);
   double share =
       s->where == KVM_INDEX ? 0 : s->bytes / sm->dram_bytes; /* indices: few bytes, counted by the roofs */
-  return fmax(at, serve_shared(&m->dram, t, share, count_in(m, w, &m->busy_dram))) + beyond(sm, sm->dram_latency);
+  return fmax(at, serve_shared(&m->dram, t, share, count_in(m, w, &m->busy_dram))) +
+         beyond(sm, sm->dram_latency);
 }
 
 static void set_mark(warp *w, unsigned mark, double t) {

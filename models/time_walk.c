@@ -12,10 +12,10 @@
 
 enum { MOST_RULES = 128, MOST_PATH = 400000, WORD = 64, TEXT = 200 };
 typedef enum rule_kind { TAKE, SKIP, NTH, TURNS, LOOP, LOAD, AWAIT, POST, LAND, RULE_KINDS } rule_kind;
-static const char *const rule_names[RULE_KINDS] = {"take", "skip", "nth",  "turns", "loop",
+static const char *const rule_names[RULE_KINDS] = {"take", "skip",  "nth",  "turns", "loop",
                                                    "load", "await", "post", "land"};
-static const bool rule_has_word[RULE_KINDS] = {[NTH] = true, [TURNS] = true, [LOAD] = true, [AWAIT] = true, [POST] = true,
-                                               [LAND] = true};
+static const bool rule_has_word[RULE_KINDS] = {
+    [NTH] = true, [TURNS] = true, [LOAD] = true, [AWAIT] = true, [POST] = true, [LAND] = true};
 
 typedef struct rule {
   rule_kind kind;
@@ -37,9 +37,9 @@ typedef struct walker {
   rules own, common; /* of the section, of [walk] */
   bool walking, in_walk;
   kvm_sass sass;
-  uint32_t *path; /* lines in the order in which they are executed */
+  uint32_t *path;          /* lines in the order in which they are executed */
   size_t steps, tile, end; /* path: first of the tile, first after it; tile == SIZE_MAX: no loop yet */
-  uint32_t *turns; /* made so far, by line of the closing branch */
+  uint32_t *turns;         /* made so far, by line of the closing branch */
 } walker;
 
 static kv_status refuse(walker *w, const char *what, const char *which) {
@@ -63,7 +63,8 @@ static kv_status take_rule(walker *w, const char *key, const char *value, bool *
     if (word >= sizeof r->word) return refuse(w, "not understood: ", value);
     memcpy(r->word, value, word);
     value += word + strspn(value + word, " ");
-    if (!*value || strlen(value) >= sizeof r->text) return refuse(w, "a hint needs the text of a source line", "");
+    if (!*value || strlen(value) >= sizeof r->text)
+      return refuse(w, "a hint needs the text of a source line", "");
     (void)snprintf(r->text, sizeof r->text, "%s", value);
     *taken = true;
   }
@@ -75,7 +76,8 @@ static rule *rule_for(walker *w, size_t line, unsigned kinds) {
   for (int k = 0; k < 2; k++) {
     rules *of = k ? &w->common : &w->own;
     for (size_t i = 0; i < of->n; i++)
-      if (kinds >> of->rule[i].kind & 1 && kvm_sass_from(&w->sass, line, of->rule[i].text)) return &of->rule[i];
+      if (kinds >> of->rule[i].kind & 1 && kvm_sass_from(&w->sass, line, of->rule[i].text))
+        return &of->rule[i];
   }
   return NULL;
 }
@@ -157,13 +159,14 @@ static void word_in_turn(rule *r, char *word, size_t size) {
 
 /* The word for a line; word[0] 0: as its name tells. */
 static kv_status find_word(walker *w, size_t line, char *word, size_t size) {
-  const char *op = kvm_sass_operation(w->sass.line[line].text), *plain = kvm_sass_word(w->sass.line[line].text);
+  const char *op = kvm_sass_operation(w->sass.line[line].text),
+             *plain = kvm_sass_word(w->sass.line[line].text);
   bool waits = !strncmp(op, "SYNCS.PHASECHK", 14) && strstr(op, "TRYWAIT");
-  rule_kind kind = !strncmp(plain, "ldg", 3) || !strncmp(plain, "cp", 2)            ? LOAD
-                   : waits                                                         ? AWAIT
-                   : !strncmp(op, "SYNCS.ARRIVE", 12)                              ? POST
-                   : !strncmp(op, "ARRIVES.LDGSTSBAR", 17)                         ? LAND
-                                                                                   : RULE_KINDS;
+  rule_kind kind = !strncmp(plain, "ldg", 3) || !strncmp(plain, "cp", 2) ? LOAD
+                   : waits                                               ? AWAIT
+                   : !strncmp(op, "SYNCS.ARRIVE", 12)                    ? POST
+                   : !strncmp(op, "ARRIVES.LDGSTSBAR", 17)               ? LAND
+                                                                         : RULE_KINDS;
   word[0] = '\0';
   if (!waits && !strncmp(op, "SYNCS.PHASECHK", 14)) (void)snprintf(word, size, "ask");
   if (!strncmp(plain, "bar", 3)) barrier_word(op, word, size);
@@ -179,7 +182,9 @@ static kv_status find_word(walker *w, size_t line, char *word, size_t size) {
 
 /* Whether step i of the path is a branch that is taken. */
 static bool jumps(const walker *w, size_t i) {
-  size_t next = i + 1 == w->end && w->tile < w->end ? w->path[w->tile] : i + 1 < w->steps ? w->path[i + 1] : w->path[i] + 1;
+  size_t next = i + 1 == w->end && w->tile < w->end ? w->path[w->tile]
+                : i + 1 < w->steps                  ? w->path[i + 1]
+                                                    : w->path[i] + 1;
   return w->sass.line[w->path[i]].target != KVM_SASS_NOWHERE && next != w->path[i] + 1;
 }
 

@@ -141,11 +141,11 @@ double kvm_ridge(const kvm_roofs *roofs) {
 
 /* ---- kernels ---- */
 
-/* The counts are those of kvk_describe() (kernels/attn_describe.c), a tile at a time; tests/test_kernels_model.c holds
- * them together. extend_serial: each of 8 warps reads all of Q, 8 keys (of tiles of 32 two warps the same ones), its 64
- * columns of V, and all weights. split_verify and split_per_head are one kernel: 4 warps read a quarter of K each, 4
- * others a quarter of V; of a score's partial sums 3 cross the warps (12 B written and read), its weight (2 B) is written
- * once and read by 4. */
+/* The counts are those of kvk_describe() (kernels/attn_describe.c), a tile at a time;
+ * tests/test_kernels_model.c holds them together. extend_serial: each of 8 warps reads all of Q, 8 keys (of
+ * tiles of 32 two warps the same ones), its 64 columns of V, and all weights. split_verify and split_per_head
+ * are one kernel: 4 warps read a quarter of K each, 4 others a quarter of V; of a score's partial sums 3
+ * cross the warps (12 B written and read), its weight (2 B) is written once and read by 4. */
 #define SPLIT_SHARED(units) (4 * 16 * (1152 + 16) + 3680 * (units) + 176)
 kvm_structure kvm_kernel(unsigned which, int sm) {
   bool small = sm == 86 || sm == 89 || (sm >= 120 && sm <= 129);
@@ -306,14 +306,17 @@ static uint64_t greatest_divisor(uint64_t a, uint64_t b) {
   return a;
 }
 
-/* The even split (kernels/attn_split.h): the tiles of all requests and groups stand in one list that the blocks share
- * out. Where that leaves less than 1 block in 32 idle, each group has a list and blocks of its own, so that
- * blocks side by side read the same rows at the same time. */
-static void place_evenly(const kvm_structure *k, const kvm_verify *p, double sms, uint64_t side, double per_request,
-                         kvm_work *w) {
-  uint64_t blocks = (uint64_t)sms * (k->launched_per_sm ? k->launched_per_sm : w->blocks_per_sm ? w->blocks_per_sm : 1);
+/* The even split (kernels/attn_split.h): the tiles of all requests and groups stand in one list that the
+ * blocks share out. Where that leaves less than 1 block in 32 idle, each group has a list and blocks of its
+ * own, so that blocks side by side read the same rows at the same time. */
+static void place_evenly(const kvm_structure *k, const kvm_verify *p, double sms, uint64_t side,
+                         double per_request, kvm_work *w) {
+  uint64_t blocks = (uint64_t)sms * (k->launched_per_sm ? k->launched_per_sm
+                                     : w->blocks_per_sm ? w->blocks_per_sm
+                                                        : 1);
   w->aligned = blocks % side * 32 <= blocks && side <= blocks;
-  double lists = w->aligned ? (double)side : 1, list = w->tiles / lists, pieces = (double)p->batch * (double)side / lists;
+  double lists = w->aligned ? (double)side : 1, list = w->tiles / lists,
+         pieces = (double)p->batch * (double)side / lists;
   double share = fmax(ceil(list / (double)(w->aligned ? blocks / side : blocks)), fmax(k->min_tiles, 1));
   w->block_tiles = fmin(share, list);
   double workers = ceil(list / share);
@@ -349,7 +352,8 @@ static void place(const kvm_structure *k, const kvm_verify *p, double sms, uint6
   w->blocks = side * p->batch * w->splits;
   w->segments = (double)w->blocks;
   w->aligned = true;
-  w->block_tiles = w->splits > 1 ? (double)ceil_div(ceil_div(p->longest, w->splits), k->tile_tokens) : (double)per_request;
+  w->block_tiles =
+      w->splits > 1 ? (double)ceil_div(ceil_div(p->longest, w->splits), k->tile_tokens) : (double)per_request;
 }
 
 static void attention_work(const kvm_structure *k, const kvm_verify *p, const kvm_gpu *gpu, double sms,
@@ -361,14 +365,15 @@ static void attention_work(const kvm_structure *k, const kvm_verify *p, const kv
   place(k, p, sms, side, w);
   w->side = side;
   double kept = kvm_gpu_number(gpu, "l2_bytes") / ((double)p->union_rows * p->row_bytes);
-  double again = w->aligned || kept >= 1 ? 0 : 1 - (isnan(kept) ? 0 : kept); /* of the later fetches, from memory */
+  double again =
+      w->aligned || kept >= 1 ? 0 : 1 - (isnan(kept) ? 0 : kept); /* of the later fetches, from memory */
   w->sharing = (double)side / (1 + ((double)side - 1) * again);
   double tokens = (double)p->tokens + (double)p->batch * p->queries;
   double executed = w->tiles / (double)side * k->tile_tokens;
   double rows = (double)p->batch * p->queries * p->heads;
   w->units = (uint32_t)ceil_div(padded, 8);
   /* written and read: bf16 and an fp32 logarithm a row of every segment, or fp32 a row of every split */
-  double partial = k->even          ? 2 * w->segments * (double)padded * (p->latent * 2.0 + 4)
+  double partial = k->even         ? 2 * w->segments * (double)padded * (p->latent * 2.0 + 4)
                    : w->splits > 1 ? 2 * rows * w->splits * (p->latent * 4.0 + 4)
                                    : 0;
   double own = u.query_bytes + u.output_bytes;

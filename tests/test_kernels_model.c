@@ -1,5 +1,5 @@
-/* What models/ declares of this project's kernels, held against kvk_describe(): the two rooms do not know each other, so
- * nothing else keeps them together. */
+/* What models/ declares of this project's kernels, held against kvk_describe(): the two rooms do not know
+ * each other, so nothing else keeps them together. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,14 +61,15 @@ static kvm_verify problem_of(const shape *x) {
 
 static bool same(const char *what, const shape *x, double model, double kernel) {
   if (model == kernel) return true;
-  printf("%d heads, %d queries, %d x %llu: %s is %g in models/, %g in kernels/\n", x->heads, x->queries, x->batch,
-         (unsigned long long)x->prefix, what, model, kernel);
+  printf("%d heads, %d queries, %d x %llu: %s is %g in models/, %g in kernels/\n", x->heads, x->queries,
+         x->batch, (unsigned long long)x->prefix, what, model, kernel);
   return false;
 }
 
-static const shape shapes[] = {{8, 9, 1, 131072}, {8, 9, 1, 4096},  {16, 9, 1, 16384}, {64, 9, 1, 189440}, {4, 5, 1, 20000},
-                               {20, 16, 3, 12000}, {8, 9, 4, 3000},  {64, 9, 16, 8192}, {1, 1, 1, 100},     {128, 32, 2, 5000},
-                               {12, 7, 5, 777},    {32, 9, 1, 6000}, {8, 32, 1, 100000}, {3, 9, 7, 40},     {8, 9, 2, 0}};
+static const shape shapes[] = {{8, 9, 1, 131072},  {8, 9, 1, 4096},    {16, 9, 1, 16384}, {64, 9, 1, 189440},
+                               {4, 5, 1, 20000},   {20, 16, 3, 12000}, {8, 9, 4, 3000},   {64, 9, 16, 8192},
+                               {1, 1, 1, 100},     {128, 32, 2, 5000}, {12, 7, 5, 777},   {32, 9, 1, 6000},
+                               {8, 32, 1, 100000}, {3, 9, 7, 40},      {8, 9, 2, 0}};
 
 static void extend_serial_is_what_it_says(void) {
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -81,10 +82,13 @@ static void extend_serial_is_what_it_says(void) {
       CU_ASSERT(same("blocks", x, (double)w.blocks, (double)s.blocks));
       CU_ASSERT(same("tiles", x, w.tiles, (double)s.tiles));
       CU_ASSERT(same("tiles of a block", x, w.block_tiles, (double)s.tiles_per_block));
-      /* of 32 keys warps 4 to 7 repeat the product with Q that 0 to 3 make: no work that the structure counts */
-      CU_ASSERT(same("flops", x, w.chip[KVM_MMA], s.mma_flops - (tile == 32 ? (double)s.tiles * 4 * 72 * 4096 : 0)));
+      /* of 32 keys warps 4 to 7 repeat the product with Q that 0 to 3 make: no work that the structure counts
+       */
+      CU_ASSERT(same("flops", x, w.chip[KVM_MMA],
+                     s.mma_flops - (tile == 32 ? (double)s.tiles * 4 * 72 * 4096 : 0)));
       CU_ASSERT(same("shared memory", x, k.shared_bytes, s.smem) && same("threads", x, k.threads, s.threads));
-      CU_ASSERT(same("rows", x, 8 * w.units, s.tile_rows) && same("side", x, (double)w.side, (double)s.row_groups));
+      CU_ASSERT(same("rows", x, 8 * w.units, s.tile_rows) &&
+                same("side", x, (double)w.side, (double)s.row_groups));
     }
 }
 
@@ -97,7 +101,8 @@ static void split_kernels_are_what_they_say(void) {
       kvm_verify p = problem_of(x);
       kvm_work w = kvm_structure_work(&k, &p, h200());
       double segments = (double)s.partials / s.used_rows;
-      CU_ASSERT(same("rows", x, 8 * w.units, s.tile_rows) && same("side", x, (double)w.side, (double)s.row_groups));
+      CU_ASSERT(same("rows", x, 8 * w.units, s.tile_rows) &&
+                same("side", x, (double)w.side, (double)s.row_groups));
       CU_ASSERT(same("tiles", x, w.tiles, (double)s.tiles));
       CU_ASSERT(same("tiles of a block", x, w.block_tiles, (double)s.tiles_per_block));
       CU_ASSERT(same("segments", x, w.segments, segments));
@@ -128,14 +133,16 @@ static void segments_of_a_block_are_counted(void) {
   }
 }
 
-/* A program belongs to one number of units; between them the files cover all that the kernels are compiled for. */
+/* A program belongs to one number of units; between them the files cover all that the kernels are compiled
+ * for. */
 static void programs_cover_every_block(void) {
   CU_ASSERT_EQUAL_FATAL(kvm_declared_load_all(kv_source("models/kernels"), &declared, NULL), KV_OK);
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     for (unsigned kernel = 1; kernel <= 2; kernel++) {
       static const char *const name[] = {"", "split_per_head", "split_verify"};
       kvm_verify p = problem_of(&shapes[i]);
-      kvk_groups cut = kvk_cut_rows(kernel == 1 ? KVK_SPLIT_PER_HEAD : KVK_SPLIT_VERIFY, shapes[i].queries, shapes[i].heads);
+      kvk_groups cut = kvk_cut_rows(kernel == 1 ? KVK_SPLIT_PER_HEAD : KVK_SPLIT_VERIFY, shapes[i].queries,
+                                    shapes[i].heads);
       const kvm_declared *d = kvm_declared_for(&declared, name[kernel], 90, 0, &p);
       CU_ASSERT_PTR_NOT_NULL_FATAL(d);
       CU_ASSERT_EQUAL(d->structure.units, (uint32_t)cut.tiles8);

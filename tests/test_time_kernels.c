@@ -1,4 +1,5 @@
-/* Predictions of this project's kernels: what must hold whatever the machine code, on problems that nobody measured. */
+/* Predictions of this project's kernels: what must hold whatever the machine code, on problems that nobody
+ * measured. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +20,13 @@ static void load(void) {
   CU_ASSERT_EQUAL_FATAL(st, KV_OK);
 }
 
-static const char *const kernels[] = {"extend_serial_32x64", "extend_serial_32x32", "split_per_head", "split_verify"};
+static const char *const kernels[] = {"extend_serial_32x64", "extend_serial_32x32", "split_per_head",
+                                      "split_verify"};
 enum { KERNELS = 4 };
 
 /* One prediction; NaN, and a failed test, where there is none. */
-static kvm_prediction ask(const char *gpu_name, const char *kernel, uint32_t heads, uint32_t queries, uint32_t batch,
-                          uint64_t prefix, bool all) {
+static kvm_prediction ask(const char *gpu_name, const char *kernel, uint32_t heads, uint32_t queries,
+                          uint32_t batch, uint64_t prefix, bool all) {
   const kvm_gpu *gpu;
   kvm_time_memo memo = {0};
   kvm_prediction out = {0};
@@ -83,7 +85,8 @@ static void more_rows_take_longer(void) {
       before = t;
     }
   }
-  /* one group of 48 rows or fewer, two, four: all blocks are alike and there are more of them to share the GPU */
+  /* one group of 48 rows or fewer, two, four: all blocks are alike and there are more of them to share the
+   * GPU */
   double one = whole("split_verify", 6, 8, 1, 131072), two = whole("split_verify", 12, 8, 1, 131072),
          four = whole("split_verify", 24, 8, 1, 131072);
   CU_ASSERT(two > 1.6 * one && two < 2.1 * one && four > 1.7 * two && four < 2.1 * two);
@@ -96,7 +99,8 @@ static void a_batch_is_shared_out(void) {
     CU_ASSERT(at_least("two requests", kernels[k], two, one) && two < 2.05 * one);
     CU_ASSERT(at_least("sixteen requests", kernels[k], sixteen, two) && sixteen < 16.4 * one);
     if (getenv("KVROOF_VERBOSE")) printf("%s %g %g %g %g\n", kernels[k], one, half, two, sixteen);
-    /* split kernels share out tokens, but one of their blocks ends a request and begins the next; others share out blocks */
+    /* split kernels share out tokens, but one of their blocks ends a request and begins the next; others
+     * share out blocks */
     CU_ASSERT(k < 2 ? half < 0.6 * one : half > one && half < 1.6 * one);
   }
   /* as many tokens in one request or in 8: much the same for a kernel that splits them anyway */
@@ -105,7 +109,8 @@ static void a_batch_is_shared_out(void) {
 }
 
 static void the_merge_is_part_of_it(void) {
-  kvm_prediction few = ask("h200", "split_verify", 8, 9, 1, 4096, false), many = ask("h200", "split_verify", 64, 9, 1, 4096, false),
+  kvm_prediction few = ask("h200", "split_verify", 8, 9, 1, 4096, false),
+                 many = ask("h200", "split_verify", 64, 9, 1, 4096, false),
                  none = ask("h200", "extend_serial_32x64", 8, 9, 1, 4096, false);
   CU_ASSERT(few.merge > 1e-6 && few.merge < 6e-6 && many.merge > few.merge);
   CU_ASSERT(none.merge == 0);
@@ -117,7 +122,8 @@ static void every_gpu_gets_a_time(void) {
   for (size_t g = 0; g < sizeof name / sizeof *name; g++) {
     kvm_prediction p = ask(name[g], "split_verify", 8, 9, 1, 131072, true);
     CU_ASSERT(p.resident <= p.cold && p.cold < p.whole && p.low < p.whole && p.whole < p.high);
-    for (int c = 0; c < KVM_CAUSES; c++) CU_ASSERT(c == KVM_C_SERIAL || p.gain[c] >= 1); /* serial is what remains */
+    for (int c = 0; c < KVM_CAUSES; c++)
+      CU_ASSERT(c == KVM_C_SERIAL || p.gain[c] >= 1); /* serial is what remains */
   }
 }
 

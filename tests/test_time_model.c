@@ -200,8 +200,8 @@ static void dependent_loads_take_their_latency(void) {
   CU_ASSERT_DOUBLE_EQUAL(run(1, "8( ldg8.index/32>a alu<a )", 1, true).tile,
                          8 * (0.5 + 1) + 6 * 300 + 2 * 700, 1e-9);
   CU_ASSERT_DOUBLE_EQUAL(run(1, "10( shfl>a alu<a )", 1, true).tile, 10 * (25 + 1), 1e-9);
-  /* a row: three wavefronts more than one, 512 B over the link at 64 B a cycle, then the latency; 16 B a cycle is what
-   * memory gives on average and no delay for a single row */
+  /* a row: three wavefronts more than one, 512 B over the link at 64 B a cycle, then the latency; 16 B a
+   * cycle is what memory gives on average and no delay for a single row */
   CU_ASSERT_DOUBLE_EQUAL(run(1, "ldg16.row>a alu<a", 1, true).tile, 3 + 8 + 700 + 1, 1e-9);
 }
 

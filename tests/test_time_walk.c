@@ -1,5 +1,6 @@
-/* The path through machine code by hints (models/time_walk.h), on a listing made up by hand: a block of two roles, a loop
- * over tiles with a rare path, an inner loop, a wait, loads. And the mechanisms of time_sm.h that such programs use. */
+/* The path through machine code by hints (models/time_walk.h), on a listing made up by hand: a block of two
+ * roles, a loop over tiles with a rare path, an inner loop, a wait, loads. And the mechanisms of time_sm.h
+ * that such programs use. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,21 +13,28 @@
 static FILE *listing_file;
 static unsigned address;
 
-/* An instruction as `nvdisasm -c -gi -hex` prints it, from line `source` of the file; 0: as the one before. */
+/* An instruction as `nvdisasm -c -gi -hex` prints it, from line `source` of the file; 0: as the one before.
+ */
 static void listed(unsigned source, const char *text, unsigned stall, unsigned set, unsigned waits) {
   unsigned long long bits = (unsigned long long)(stall | set << 5 | 7u << 8 | waits << 11) << 41;
   if (source) fprintf(listing_file, "\t//## File \"%s\", line %u\n", kv_tmp("kernel.cu"), source);
-  fprintf(listing_file, "        /*%04x*/   %s ;  /* 0x0000000000017b82 */\n    /* 0x%016llx */\n", address, text, bits);
+  fprintf(listing_file, "        /*%04x*/   %s ;  /* 0x0000000000017b82 */\n    /* 0x%016llx */\n", address,
+          text, bits);
   address += 16;
 }
 
-static void label(const char *name) { fprintf(listing_file, "%s:\n", name); }
+static void label(const char *name) {
+  fprintf(listing_file, "%s:\n", name);
+}
 
 static void write_kernel(void) {
   FILE *f = fopen(kv_tmp("kernel.cu"), "w");
   CU_ASSERT_PTR_NOT_NULL_FATAL(f);
-  (void)fputs("if (warp < 1) producer();\nfor (int c = 0; c < 3; c++) prepare();\nslot = slots[key];\ncopy(row);\n"
-              "arrive(full);\nfor (int i = 0; i < tiles; i++)\nif (rare) repair();\nwait(full);\nmultiply();\nif (late) return;\n", f);
+  (void)fputs(
+      "if (warp < 1) producer();\nfor (int c = 0; c < 3; c++) prepare();\nslot = slots[key];\ncopy(row);\n"
+      "arrive(full);\nfor (int i = 0; i < tiles; i++)\nif (rare) repair();\nwait(full);\nmultiply();\nif "
+      "(late) return;\n",
+      f);
   (void)fclose(f);
   listing_file = fopen(kv_tmp("kernel.sass"), "w");
   CU_ASSERT_PTR_NOT_NULL_FATAL(listing_file);
@@ -64,10 +72,12 @@ static void write_kernel(void) {
 }
 
 static const char head[] =
-    "[kernel]\nname = mine\nlike = split_verify\narch = sm_90\ndescription = d\nsource = s\n[structure]\nthreads = 64\n"
+    "[kernel]\nname = mine\nlike = split_verify\narch = sm_90\ndescription = d\nsource = "
+    "s\n[structure]\nthreads = 64\n"
     "[walk]\nfunction = mine\nloop = for (int i = 0; i < tiles\n";
 static const char producer[] =
-    "[warps producer]\ncount = 1\nturns = 3 for (int c = 0\nload = index/64 slot = slots\nload = row copy(row)\n"
+    "[warps producer]\ncount = 1\nturns = 3 for (int c = 0\nload = index/64 slot = slots\nload = row "
+    "copy(row)\n"
     "land = 2 arrive(full)\n";
 static const char consumer[] = "[warps consumer]\ncount = 1\ntake = if (warp < 1)\nawait = 2/1 wait(full)\n";
 
@@ -109,7 +119,9 @@ static void paths_follow_the_hints(void) {
   CU_ASSERT(k->block.roles == 2 && k->block.role[0].tile.steps == 4 && k->block.role[1].end.steps == 1);
   kvm_declared_free(k);
   free(text);
-  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s program --hints %s %s", kv_program("roofline"), kv_tmp("k.hints"), kv_tmp("kernel.sass")), 0);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s program --hints %s %s", kv_program("roofline"), kv_tmp("k.hints"),
+                         kv_tmp("kernel.sass")),
+                  0);
 }
 
 static void rare_paths_and_early_ends_are_taken_when_told(void) {
@@ -128,13 +140,16 @@ static void rare_paths_and_early_ends_are_taken_when_told(void) {
 static void what_the_hints_leave_open_is_named(void) {
   static const struct {
     const char *hints, *says;
-  } bad[] = {{"[warps a]\ncount = 1\nload = row copy(row)\nland = 2 arrive(full)\n", "no `load` says"},
-             {"[warps a]\ncount = 1\nload = row copy(row)\nload = index slot = slots\n", "no hint names its mbarrier"},
-             {"[warps a]\ncount = 1\ntake = if (warp < 1)\n", "wait(full)"},
-             {"[walk]\ncount = 1\n", "[walk] has hints alone"},
-             {"[warps a]\nfunction = nobody\n", "no function"},
-             {"[warps a]\nload = row\n", "needs the text"},
-             {"[warps a]\nturns = 1000000 for (int c = 0\nload = row copy(row)\nload = hot slot\nland = 2 arrive\n", "no end"}};
+  } bad[] = {
+      {"[warps a]\ncount = 1\nload = row copy(row)\nland = 2 arrive(full)\n", "no `load` says"},
+      {"[warps a]\ncount = 1\nload = row copy(row)\nload = index slot = slots\n",
+       "no hint names its mbarrier"},
+      {"[warps a]\ncount = 1\ntake = if (warp < 1)\n", "wait(full)"},
+      {"[walk]\ncount = 1\n", "[walk] has hints alone"},
+      {"[warps a]\nfunction = nobody\n", "no function"},
+      {"[warps a]\nload = row\n", "needs the text"},
+      {"[warps a]\nturns = 1000000 for (int c = 0\nload = row copy(row)\nload = hot slot\nland = 2 arrive\n",
+       "no end"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     char hints[2000];
     kv_status st;
@@ -150,10 +165,23 @@ static void what_the_hints_leave_open_is_named(void) {
 
 /* ---- the machine ---- */
 
-static const kvm_sm base = {.l1_latency = 40, .l2_latency = 300, .dram_latency = 700, .shared_latency = 30,
-                            .shuffle_latency = 25, .mma_latency = 33, .sfu_latency = 20, .barrier_latency = 20,
-                            .ldmatrix_latency = 36, .mbarrier_latency = 30, .mbarrier_hop = 70, .branch_latency = 15,
-                            .mma_interval = 8, .sfu_interval = 8, .wave_interval = 1, .link_bytes = 64, .dram_bytes = 16,
+static const kvm_sm base = {.l1_latency = 40,
+                            .l2_latency = 300,
+                            .dram_latency = 700,
+                            .shared_latency = 30,
+                            .shuffle_latency = 25,
+                            .mma_latency = 33,
+                            .sfu_latency = 20,
+                            .barrier_latency = 20,
+                            .ldmatrix_latency = 36,
+                            .mbarrier_latency = 30,
+                            .mbarrier_hop = 70,
+                            .branch_latency = 15,
+                            .mma_interval = 8,
+                            .sfu_interval = 8,
+                            .wave_interval = 1,
+                            .link_bytes = 64,
+                            .dram_bytes = 16,
                             .line_bytes = 128};
 
 static double tile_of(const kvm_sm *sm, unsigned warps, const char *tile, kvm_misses misses) {
@@ -170,7 +198,8 @@ static double tile_of(const kvm_sm *sm, unsigned warps, const char *tile, kvm_mi
 static void branches_and_asking_cost_what_they_cost(void) {
   CU_ASSERT_DOUBLE_EQUAL(tile_of(&base, 1, "10( alu jump:5 )", KVM_WARM), 10 * (1 + 15), 1e-9);
   CU_ASSERT_DOUBLE_EQUAL(tile_of(&base, 1, "10( ask>a alu<a )", KVM_WARM), 10 * (30 + 1), 1e-9);
-  CU_ASSERT_DOUBLE_EQUAL(tile_of(&base, 1, "10( ldsm4>a alu<a )", KVM_WARM), 10 * (36 + 1), 1e-9); /* four wavefronts within */
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&base, 1, "10( ldsm4>a alu<a )", KVM_WARM), 10 * (36 + 1),
+                         1e-9); /* four wavefronts within */
   CU_ASSERT_DOUBLE_EQUAL(tile_of(&base, 1, "10( lds4>a alu<a )", KVM_WARM), 10 * (30 + 1), 1e-9);
 }
 
@@ -186,8 +215,8 @@ static void arrivals_hop(void) {
   kvm_block_free(&b);
 }
 
-/* 8 rows of 512 B: 4096 B. Over a link of 64 B a cycle 64 cycles, from a memory share of 16 B a cycle 256 on average, by a copy
- * unit of 8 B a cycle 512; idle time before a burst counts for the shared one alone. */
+/* 8 rows of 512 B: 4096 B. Over a link of 64 B a cycle 64 cycles, from a memory share of 16 B a cycle 256 on
+ * average, by a copy unit of 8 B a cycle 512; idle time before a burst counts for the shared one alone. */
 static void shares_bind_on_average(void) {
   kvm_sm sm = base;
   CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "cp16.row commit group*3", KVM_COLD), 256, 1e-6);
@@ -198,7 +227,8 @@ static void shares_bind_on_average(void) {
   CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "cp16.row commit group*3", KVM_WARM), 128, 1e-6);
   sm.copy_bytes = 8;
   CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "cp16.row commit group*3", KVM_COLD), 512, 1e-6);
-  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "ldg16.row>a alu<a", KVM_WARM), tile_of(&base, 8, "ldg16.row>a alu<a", KVM_WARM), 64);
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "ldg16.row>a alu<a", KVM_WARM),
+                         tile_of(&base, 8, "ldg16.row>a alu<a", KVM_WARM), 64);
 }
 
 void suite_time_walk(void) {

@@ -176,9 +176,10 @@ static void split_verify_shares_rows_and_fills_the_gpu(void) {
   kvm_verify p = kvm_verify_default(131072);
   kvm_work w;
   kvm_ladder l = ladder("sm_120", 2, &p, &w);
-  CU_ASSERT_EQUAL(w.splits, 94);                /* 2 groups of 36 rows on 188 SMs */
-  CU_ASSERT_DOUBLE_EQUAL(w.block_tiles, 88, 0); /* 8193 tiles of a group, the tree's among them, / 94 = 87.2 */
-  CU_ASSERT_EQUAL(w.blocks, 188);               /* 8193 / 88 = 93.1: 94 blocks for either group */
+  CU_ASSERT_EQUAL(w.splits, 94); /* 2 groups of 36 rows on 188 SMs */
+  CU_ASSERT_DOUBLE_EQUAL(w.block_tiles, 88,
+                         0);      /* 8193 tiles of a group, the tree's among them, / 94 = 87.2 */
+  CU_ASSERT_EQUAL(w.blocks, 188); /* 8193 / 88 = 93.1: 94 blocks for either group */
   CU_ASSERT(w.aligned && w.segments == 188 && w.block_segments == 1);
   CU_ASSERT_DOUBLE_EQUAL(w.chip[KVM_MMA], 2.0 * (131072 + 16) * 40 * 2 * 1088, 0); /* 36 rows padded to 40 */
   double partial = 2.0 * 188 * 40 * 1028; /* written and read: bf16 and a logarithm, padding too */
