@@ -6,12 +6,13 @@
  *   hop_exchange        four warps: 16 bytes a lane to shared memory, barrier of 128 threads, and back
  *   chain_ldmatrix4     ldmatrix.x4, address chain
  *   branch_taken        a branch over 96 instructions that are never executed
- *   fetch_one, fetch_two, fetch_many  a warp in a loop of 512 dependent multiply-adds (4 cycles each): alone;
- * beside a warp of the same scheduler in a loop of its own; and alone in a loop of 4096. Cycles an
- * instruction fetch_first         8192 multiply-adds that have not run since the L2 was flushed: cycles an
- * instruction fetch_again         the same, run before by another launch copy_async          cp.async of 16 B
- * a lane, 8 lanes a row of 1152 B, by 4 warps with 4 tiles of 16 rows in flight, rows in the L2: cycles a
- * warp's instruction (512 B) when an SM does nothing else
+ *   fetch_one, fetch_two, fetch_many  a warp in a loop of 512 dependent multiply-adds (4 cycles each): alone; beside a
+ *                       warp of the same scheduler in a loop of its own; and alone in a loop of 4096. Cycles an instruction
+ *   fetch_first         8192 multiply-adds that have not run since the L2 was flushed: cycles an instruction
+ *   fetch_again         the same, run before by another launch
+ *   copy_async          cp.async of 16 B a lane, 8 lanes a row of 1152 B, by 4 warps with 4 tiles of 16 rows in flight,
+ *                       rows in the L2: cycles a warp's instruction (512 B) when an SM does nothing else
+ *   copy_straddling     the same to rows 1168 B apart in shared memory: 128 B from one line land on two
  *
  * Bound: latencies; each comes to tens of cycles but for the code that comes out of memory.
  */
@@ -33,12 +34,14 @@ enum hop_kind {
   HOP_FIRST,
   HOP_AGAIN,
   HOP_COPY,
+  HOP_STRADDLING,
   HOP_KINDS
 };
 static const char *const hop_names[HOP_KINDS] = {"chain_mbarrier", "chain_mbarrier_test", "hop_mbarrier",
                                                  "hop_exchange",   "chain_ldmatrix4",     "branch_taken",
                                                  "fetch_one",      "fetch_two",           "fetch_many",
-                                                 "fetch_first",    "fetch_again",         "copy_async"};
+                                                 "fetch_first",    "fetch_again",         "copy_async",
+                                                 "copy_straddling"};
 static const char *const hop_texts[HOP_KINDS] = {"mbarrier.arrive, try_wait by the same warp",
                                                  "mbarrier.try_wait of a phase that is over",
                                                  "mbarrier.arrive by one lane, try_wait by another warp",
@@ -50,10 +53,11 @@ static const char *const hop_texts[HOP_KINDS] = {"mbarrier.arrive, try_wait by t
                                                  "loop of 4096 fma",
                                                  "8192 fma out of memory",
                                                  "8192 fma again",
-                                                 "cp.async 16 B, 4 rows of 1152 B a warp, L2 hits"};
-static const int hop_threads[HOP_KINDS] = {32, 32, 64, 128, 32, 32, 32, 160, 32, 32, 32, 128};
+                                                 "cp.async 16 B, 4 rows of 1152 B a warp, L2 hits",
+                                                 "the same, rows 1168 B apart"};
+static const int hop_threads[HOP_KINDS] = {32, 32, 64, 128, 32, 32, 32, 160, 32, 32, 32, 128, 128};
 static const int hop_steps[HOP_KINDS] = {4096,     4096,     4096,      4096, 4096, 4096,
-                                         512 * 64, 512 * 64, 4096 * 16, 8192, 8192, 36 * 1024};
+                                         512 * 64, 512 * 64, 4096 * 16, 8192, 8192, 36 * 1024, 36 * 1024};
 
 __device__ __forceinline__ void arrive(uint32_t bar) {
   asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}\n" ::"r"(bar) : "memory");
@@ -150,12 +154,12 @@ __device__ __forceinline__ void walk(uint32_t bar, uint32_t cell, int steps, int
 }
 
 /* Tiles of 16 rows, a warp 4 of them; steps: instructions of all 4 warps, 9 a tile and warp. */
-__device__ __forceinline__ void copy_tiles(uint32_t to, const unsigned char *pool, int steps) {
+__device__ __forceinline__ void copy_tiles(uint32_t to, uint32_t pitch, const unsigned char *pool, int steps) {
   const uint32_t lane = threadIdx.x % 32, row = 4 * (threadIdx.x / 32) + lane / 8;
   for (int tile = 0; tile < steps / 36; tile++) {
     const unsigned char *from =
         pool + (((uint32_t)tile * 16 + row) * 2654435761u >> 20) * 1152 + 16 * (lane & 7);
-    const uint32_t at = to + (uint32_t)(tile & 3) * 16 * 1168 + row * 1168 + 16 * (lane & 7),
+    const uint32_t at = to + (uint32_t)(tile & 3) * 16 * pitch + row * pitch + 16 * (lane & 7),
                    bytes = pool ? 16 : 0;
 #pragma unroll
     for (uint32_t line = 0; line < 9; line++)
@@ -168,13 +172,13 @@ __device__ __forceinline__ void copy_tiles(uint32_t to, const unsigned char *poo
 }
 
 __global__ void __launch_bounds__(128)
-    copy_kernel(const unsigned char *pool, int steps, unsigned long long *state) {
+    copy_kernel(const unsigned char *pool, uint32_t pitch, int steps, unsigned long long *state) {
   extern __shared__ __align__(128) unsigned char tiles[];
   const uint32_t to = (uint32_t)__cvta_generic_to_shared(tiles);
-  copy_tiles(to, pool, 36 * 64);
+  copy_tiles(to, pitch, pool, 36 * 64);
   __syncthreads();
   const long long start = clock64();
-  copy_tiles(to, pool, steps);
+  copy_tiles(to, pitch, pool, steps);
   __syncthreads();
   if (threadIdx.x == 0) state[0] = (unsigned long long)(clock64() - start);
 }
@@ -225,11 +229,13 @@ static cudaError_t launch_hop(void *arg, cudaStream_t s) {
     KIND(HOP_TWO);
     KIND(HOP_MANY);
     KIND(HOP_FIRST);
-    case HOP_COPY: {
+    case HOP_COPY:
+    case HOP_STRADDLING: {
       const cudaError_t set =
           cudaFuncSetAttribute(copy_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, COPY_SHARED);
       if (set != cudaSuccess) return set;
-      copy_kernel<<<1, hop_threads[HOP_COPY], COPY_SHARED, s>>>(a->pool, a->steps, a->state);
+      copy_kernel<<<1, hop_threads[HOP_COPY], COPY_SHARED, s>>>(a->pool, a->kind == HOP_COPY ? 1152 : 1168, a->steps,
+                                                                  a->state);
       break;
     }
     default: hop_kernel<HOP_AGAIN><<<1, 32, 0, s>>>(a->steps, -1, a->state, a->dump);

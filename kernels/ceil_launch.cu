@@ -5,9 +5,9 @@
  *   launch_graph_node  a captured graph of many empty kernels: time a node
  *   launch_graph_sync  a graph of one empty kernel, launched and waited for
  *   launch_full_node   a graph of kernels whose blocks fill every SM: time a node
- *   launch_dependent   the same, each launched with programmatic dependent launch and waiting for the one
- * ahead: what a kernel pays that may start early but finds no room until the one ahead ends timer_floor what
- * the harness's events measure for one empty kernel: the least time it can tell
+ *   launch_dependent   the same, each launched with programmatic dependent launch and waiting for the one ahead: what a
+ *                      kernel pays that may start early but finds no room until the one ahead ends
+ *   timer_floor        what the harness's events measure for one empty kernel: the least time it can tell
  *
  * Bound: host, driver and front end: eager 2 to 5 us, a graph node 0.8 to 2 us.
  */

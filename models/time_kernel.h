@@ -13,12 +13,12 @@
  *
  *     [merge main]                    ; of a split kernel: the launch that merges partial results, at most 2
  *     registers = 88, shared_bytes = ..., count = 16, begin, tile, end: a tile is one turn over the partials
- *     teams     = 8                   ; blocks a unit of 8 query rows, and parts that its partials are shared
- * out to at_once   = 9                   ; partials a turn and team above     = 4                   ; used
- * where blocks > above x requests x groups; of several the largest counts
+ *     teams     = 8                   ; blocks a unit of 8 query rows, and parts that its partials are shared out to
+ *     at_once   = 9                   ; partials a turn and team
+ *     above     = 4                   ; used where blocks > above x requests x groups; of several the largest counts
  *
- * `units` in [structure] says how many units of 8 query rows a block must have for the program to be its own:
- * a kernel that is compiled for several numbers has a file each, of the same name.
+ * `units` in [structure] says how many units of 8 query rows a block must have for the program to be its own: a kernel
+ * that is compiled for several numbers has a file each, of the same name.
  *
  * A file without [warps ...] declares a structure alone: it gets T0 to T4 and no time.
  */
