@@ -147,11 +147,11 @@ static int entry(void *arg, const char *section, const char *key, const char *te
 static const struct {
   const char *name;
   size_t offset;
-} whole_fields[] = {WHOLE(block_rows),     WHOLE(pad_rows),       WHOLE(tile_tokens),  WHOLE(stages),
-                    WHOLE(threads),        WHOLE(registers),      WHOLE(shared_bytes), WHOLE(k_reads),
-                    WHOLE(v_reads),        WHOLE(q_reads),        WHOLE(score_bytes),  WHOLE(index_bytes),
-                    WHOLE(block_elements), WHOLE(row_bytes),      WHOLE(min_tiles),    WHOLE(missing_units),
-                    WHOLE(units),          WHOLE(launched_per_sm)};
+} whole_fields[] = {WHOLE(block_rows),     WHOLE(pad_rows),        WHOLE(tile_tokens),  WHOLE(stages),
+                    WHOLE(threads),        WHOLE(registers),       WHOLE(shared_bytes), WHOLE(k_reads),
+                    WHOLE(v_reads),        WHOLE(q_reads),         WHOLE(score_bytes),  WHOLE(index_bytes),
+                    WHOLE(block_elements), WHOLE(row_bytes),       WHOLE(min_tiles),    WHOLE(missing_units),
+                    WHOLE(units),          WHOLE(launched_per_sm), WHOLE(piece_slack)};
 #define TRUTH(f) \
   { #f, offsetof(kvm_structure, f) }
 static const struct {

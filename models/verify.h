@@ -135,7 +135,10 @@ typedef struct kvm_structure {
   uint32_t index_bytes;      /* a slot number */
   uint32_t block_elements;   /* elements grid only */
   uint32_t min_tiles;        /* with even: no share is smaller */
-  uint32_t launched_per_sm;  /* with even: blocks launched an SM; 0: as many as it has room for */
+  uint32_t
+      piece_slack; /* with even: 2 to 32 requests are cut into pieces of equal length, at most one a block,
+                      where that costs at most this many tiles more than the equal share; 0: never */
+  uint32_t launched_per_sm; /* with even: blocks launched an SM; 0: as many as it has room for */
   uint32_t missing_units; /* blocks of that many units of 8 query rows are executed as if they had one more */
   uint32_t units;         /* units that a kernel's program is for; 0: any number */
   uint32_t row_bytes;     /* of the rows that a kernel's program loads; 0: 2 x KVM_DECLARED_VALUES */

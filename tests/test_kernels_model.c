@@ -110,6 +110,7 @@ static void split_kernels_are_what_they_say(void) {
       CU_ASSERT(w.blocks <= s.blocks && (double)w.blocks * w.block_tiles >= w.tiles);
       CU_ASSERT(same("threads", x, k.threads, s.threads) && same("tokens", x, k.tile_tokens, s.tile_tokens));
       CU_ASSERT(same("stages", x, k.stages, s.stages));
+      if (w.units == (kernel == 1 ? 2 : 6)) CU_ASSERT(same("shared memory", x, k.shared_bytes, s.smem));
       /* two products of a tile of 16 keys with 576 and 512 columns */
       CU_ASSERT(same("flops", x, w.chip[KVM_MMA], (double)s.tiles * s.tile_rows * 16 * 2 * 1088));
     }

@@ -28,10 +28,13 @@ program() { # NAME FUNCTION KEY SUBSTITUTIONS [HINTS]: models/kernels/KEY.ini
   echo "$out/$3.ini"
 }
 
-smem() { # as KVK_SPLIT_SMEM() of attn_shape.h has it
-  echo $((4 * 16 * (1152 + 16) + 3680 * $1 + 176))
+smem() { # bytes of shared memory of a split kernel's block, by its number of units
+  "$work/smem" "$1"
 }
 
+printf '%s\n' '#include <stdio.h>' '#include <stdlib.h>' '#include "attn_shape.h"' \
+  'int main(int n, char **v) { return n < 2 || printf("%u\n", KVK_SPLIT_SMEM((unsigned)atoi(v[1]))) < 0; }' >"$work/smem.c"
+cc -Itraces -Imodels -Ikernels "$work/smem.c" -o "$work/smem"
 listing extend_serial
 for tile in 32 64; do
   program extend_serial "ex_kernelILi${tile}E" "extend_serial_32x$tile" \
