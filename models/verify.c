@@ -325,11 +325,11 @@ static double even_pieces(const kvm_structure *k, const kvm_verify *p, uint64_t 
  * blocks share out. Where that leaves less than 1 block in 32 idle, each group has a list and blocks of its
  * own, so that blocks side by side read the same rows at the same time. */
 static void place_evenly(const kvm_structure *k, const kvm_verify *p, double sms, uint64_t side,
-                         double per_request, kvm_work *w) {
+                         double per_request, bool alike, kvm_work *w) {
   uint64_t blocks = (uint64_t)sms * (k->launched_per_sm ? k->launched_per_sm
                                      : w->blocks_per_sm ? w->blocks_per_sm
                                                         : 1);
-  double piece = even_pieces(k, p, blocks, side, per_request);
+  double piece = alike ? even_pieces(k, p, blocks, side, per_request) : 0;
   w->aligned = blocks % side * 32 <= blocks && side <= blocks;
   if (piece > 0) {
     w->segments = (double)p->batch * ceil(per_request / piece) * (double)side;
@@ -370,7 +370,7 @@ static void place(const kvm_structure *k, const kvm_verify *p, double sms, uint6
   w->tiles = (double)side * tiles;
   w->block_segments = 1;
   if (k->split && k->even && !isnan(sms)) {
-    place_evenly(k, p, sms, side, alike ? (double)per_request : fmax(1, floor(tiles / p->batch)), w);
+    place_evenly(k, p, sms, side, alike ? (double)per_request : fmax(1, floor(tiles / p->batch)), alike, w);
     return;
   }
   w->splits = split_count(k, p, side, sms, w->blocks_per_sm);
