@@ -5,12 +5,14 @@
  *   - 4 score warps: each multiplies a quarter of the 576 columns, its quarter of Q resident in registers; the partial
  *     scores are exchanged lane by lane through shared memory, and each warp finishes the units of query rows it owns
  *     (unit u: warp u % 4): softmax weights to shared memory. The products of the next tile are issued between the steps
- *     of this tile's softmax, so that its latencies (barrier, exchange, votes, exponentials) are covered.
+ *     of this tile's softmax, the first of its keys loaded before the exchange, so that latencies (exchange, votes,
+ *     exponentials) are covered.
  *   - 4 value warps: each holds 128 of the 512 output columns for all query rows in registers, multiplies weights and
  *     tile, and while it waits for weights fetches 4 of the 16 rows of a tile to come (cp.async, 8 lanes a row; bulk copies
  *     of whole rows were tried on an H200 and are slower there: 0.65 us a tile of 16 rows against 0.48).
  * A tile's life: fetched; multiplied with Q while its predecessor is softened; softened; multiplied with the weights. 4 tiles
- * in shared memory; with the exchange 97 KB, <= 101,376 B. Rows lie 1168 B apart, so that 8 of them spread over the banks.
+ * in shared memory; with the exchange 96 KB, <= 101,376 B. Chunk c of 16 bytes of a line lies at c ^ (row % 8), so that 8 rows spread over
+ * the banks.
  *
  * The running maximum of a query row is raised only when a logit exceeds it by 2^8 (weights then stay far inside bf16's
  * range); raised rows leave a factor for the value warps' accumulators.
@@ -22,16 +24,16 @@ namespace {
 enum sv_mode { SV_FULL, SV_LOAD_ONLY, SV_MMA_ONLY };
 
 const int K_STEPS = KVK_ROW_VALUES / 4 / 16; /* of one score warp: a quarter of the columns, 8 of latent and 1 of rope */
-const int FIRST_STEPS = 5;                   /* of which the first are issued before the softmax, the others inside */
-const uint32_t PITCH = KVK_ROW_BYTES + 16, STAGE = KVK_TILE * PITCH;
+const int FIRST_STEPS = 4;                   /* of which the first are issued before the softmax, the others inside */
+const uint32_t PITCH = KVK_ROW_BYTES, STAGE = KVK_TILE * PITCH;
 const float HEADROOM = 8.0f;
 
 template <int NT>
 struct sv_smem { /* byte offsets */
   static const int rows = 8 * NT;
-  static const uint32_t weight_stride = 16 * NT, weight_bytes = KVK_TILE * weight_stride, exchange_bytes = 3 * 512 * NT;
+  static const uint32_t weight_bytes = 16 * KVK_TILE * NT, exchange_bytes = 3 * 512 * NT;
   static const uint32_t exchange = KVK_STAGES * STAGE;           /* [2][unit][3 senders][lane] 16 bytes */
-  static const uint32_t weights = exchange + 2 * exchange_bytes; /* [2][16 keys][rows] bf16 */
+  static const uint32_t weights = exchange + 2 * exchange_bytes; /* [2][unit][16 keys][8 rows] bf16 */
   static const uint32_t factor = weights + 2 * weight_bytes;     /* [2][rows] */
   static const uint32_t inverse = factor + 8 * rows;             /* [rows] */
   static const uint32_t flag = inverse + 4 * rows;               /* [2][4 score warps] */
@@ -60,12 +62,12 @@ template <int NT>
 KX_DEVICE void sv_find_segment(const sv_params &p, const sv_thread &t, const sv_list &list, uint32_t at, uint32_t end) {
   const sv_place x = sv_locate(p, list, at, t.lane);
   const uint32_t run = x.units - x.unit < end - at ? x.units - x.unit : end - at;
-  const uint32_t left = x.tiles - x.unit * p.fixed_tiles;
+  const uint32_t left = x.tiles - x.unit * list.fixed;
   const uint32_t groups = (uint32_t)p.cut.groups, block = kx_block(), group = list.aligned ? block % groups : x.group;
   const uint64_t first = p.indptr[x.request];
-  const uint32_t word[8] = {x.request, group, p.fixed_tiles ? x.unit * p.fixed_tiles : x.unit,
-                            !p.fixed_tiles ? run : left < p.fixed_tiles ? left : p.fixed_tiles,
-                            p.fixed_tiles ? at : sv_partial(p, list, list.aligned ? block / groups : block, x.request, group),
+  const uint32_t word[8] = {x.request, group, list.fixed ? x.unit * list.fixed : x.unit,
+                            !list.fixed ? run : left < list.fixed ? left : list.fixed,
+                            list.fixed ? at : sv_partial(p, list, list.aligned ? block / groups : block, x.request, group),
                             sv_prefix(p, x.request), (uint32_t)first, (uint32_t)(first >> 32)};
 #pragma unroll
   for (uint32_t i = 0; i < 8; i++)
@@ -111,20 +113,20 @@ KX_DEVICE bool sv_owns(int quarter, int j) { return (j == 0 && (NT >= 4 || quart
 /* Q lies in the last three stages. */
 template <int NT>
 KX_DEVICE void sv_take_q(const sv_thread &t, sv_scores<NT> &w) {
-  const uint32_t base = t.smem + (KVK_STAGES - 3) * STAGE + (t.lane & 7) * PITCH, chunk = 16 * (t.lane >> 3);
+  const uint32_t base = t.smem + (KVK_STAGES - 3) * STAGE + (t.lane & 7) * PITCH, high = t.lane >> 3, turn = t.lane & 7;
 #pragma unroll
   for (int j = 0; j < NT; j++) {
     const uint32_t row = base + 8 * sv_unit<NT>(w.quarter, j) * PITCH;
     uint32_t r[4];
 #pragma unroll
     for (int k = 0; k < 8; k += 2) {
-      kx_ldmatrix4(r, row + 256 * (uint32_t)w.quarter + 32 * (uint32_t)k + chunk);
+      kx_ldmatrix4(r, row + 256 * (uint32_t)w.quarter + 128 * (uint32_t)(k >> 2) + 16 * ((2 * (uint32_t)(k & 3) + high) ^ turn));
       w.q[k][j][0] = r[0];
       w.q[k][j][1] = r[1];
       w.q[k + 1][j][0] = r[2];
       w.q[k + 1][j][1] = r[3];
     }
-    kx_ldmatrix4(r, row + 1024 + 32 * (uint32_t)w.quarter + (chunk & 16)); /* half of it is not needed */
+    kx_ldmatrix4(r, row + 1024 + 16 * ((2 * (uint32_t)w.quarter + (high & 1)) ^ turn)); /* half of it is not needed */
     w.q[8][j][0] = r[0];
     w.q[8][j][1] = r[1];
   }
@@ -133,10 +135,10 @@ KX_DEVICE void sv_take_q(const sv_thread &t, sv_scores<NT> &w) {
 /* This warp's columns of a tile of keys, steps FROM to TO - 1. */
 template <int FROM, int TO>
 KX_DEVICE void sv_load_keys(const sv_thread &t, int quarter, uint32_t stage, uint32_t a[K_STEPS][4]) {
-  const uint32_t at = t.smem + stage * STAGE + (t.lane & 15) * PITCH + 16 * (t.lane >> 4);
-  const uint32_t latent = at + 256 * (uint32_t)quarter, rope = at + 1024 + 32 * (uint32_t)quarter;
+  const uint32_t at = t.smem + stage * STAGE + (t.lane & 15) * PITCH, high = t.lane >> 4, turn = t.lane & 7;
+  const uint32_t latent = at + 256 * (uint32_t)quarter + 16 * (high ^ turn), rope = at + 1024 + 16 * ((2 * (uint32_t)quarter + high) ^ turn);
 #pragma unroll
-  for (int k = FROM; k < TO; k++) kx_ldmatrix4(a[k], k < 8 ? latent + 32 * (uint32_t)k : rope);
+  for (int k = FROM; k < TO; k++) kx_ldmatrix4(a[k], k < 8 ? (latent ^ 32 * (uint32_t)(k & 3)) + 128 * (uint32_t)(k >> 2) : rope);
 }
 
 template <int NT, int FROM, int TO>
@@ -222,7 +224,7 @@ KX_DEVICE void sv_raise(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const 
 template <int NT>
 KX_DEVICE void sv_weigh(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const float x[2][4]) {
   typedef sv_smem<NT> L;
-  const uint32_t at = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane / 4) * L::weight_stride + 4 * (t.lane & 3);
+  const uint32_t at = t.smem + L::weights + (i & 1) * L::weight_bytes + 4 * t.lane;
 #pragma unroll
   for (int o = 0; o < 2; o++)
     if (4 * o < NT) {
@@ -234,10 +236,10 @@ KX_DEVICE void sv_weigh(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const 
       }
       w.sum[o][0] += e[0] + e[2];
       w.sum[o][1] += e[1] + e[3];
-      const uint32_t unit = at + 16 * (uint32_t)(w.quarter + 4 * o);
+      const uint32_t unit = at + 16 * KVK_TILE * (uint32_t)(w.quarter + 4 * o);
       if (sv_owns<NT>(w.quarter, 4 * o)) {
         kx_sts(unit, kx_pack_bf16(e[0], e[1]));
-        kx_sts(unit + 8 * L::weight_stride, kx_pack_bf16(e[2], e[3]));
+        kx_sts(unit + 128, kx_pack_bf16(e[2], e[3]));
       }
     }
 }
@@ -271,17 +273,17 @@ KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, const sv_se
   const int second = NT > 4 ? 4 : 0;
   uint32_t a[K_STEPS][4];
   kx_f4 v[2][3];
+  kx_mbar_wait(t.smem + L::full + 8 * next_stage, next_lap);
+  sv_load_keys<0, FIRST_STEPS>(t, w.quarter, next_stage, a);
   float x[2][4] = {{s[0][0], s[0][1], s[0][2], s[0][3]}, {s[second][0], s[second][1], s[second][2], s[second][3]}};
   sv_send<NT>(t, w.quarter, i, s);
   kx_bar_sync(1, 128);
   sv_receive<NT>(t, w.quarter, i, 0, v[0]);
   if (NT > 4) sv_receive<NT>(t, w.quarter, i, 1, v[1]);
-  kx_mbar_wait(t.smem + L::full + 8 * next_stage, next_lap);
-  sv_load_keys<0, FIRST_STEPS>(t, w.quarter, next_stage, a);
-  const bool free = i < 2 || kx_mbar_test(unused, (i / 2 - 1) & 1);
 #pragma unroll
   for (int j = 0; j < NT; j++) s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
   sv_multiply_q<NT, 0, FIRST_STEPS>(w, a, s);
+  const bool free = i < 2 || kx_mbar_test(unused, (i / 2 - 1) & 1);
   sv_load_keys<FIRST_STEPS, K_STEPS>(t, w.quarter, next_stage, a);
   sv_add_up(x[0], v[0], p.scale_log2);
   if (NT > 4) sv_add_up(x[1], v[1], p.scale_log2);
@@ -348,12 +350,13 @@ KX_DEVICE int32_t sv_slot_of(const sv_params &p, const sv_segment &seg, const sv
   return i < seg.tiles ? sv_slot(p, seg.request, seg.first, seg.prefix, (seg.first_tile + i) * KVK_TILE + v.row) : -1;
 }
 
-/* One row, or a part of a tile's rows: 9 lines of 128 bytes, 8 lanes each. Without a row zeros, so that nothing unwanted
- * meets a weight of 0. */
-KX_DEVICE void sv_copy_row(const sv_thread &t, uint32_t to, const unsigned char *from, bool real) {
-  const uint32_t chunk = 16 * (t.lane & 7);
+/* Row `row` of a tile or of Q to `to`: 9 lines of 128 bytes, 8 lanes each. Without a row zeros, so that nothing unwanted meets a
+ * weight of 0. Each line lands on one line of shared memory: at 1168 bytes from row to row, which spreads banks too, an H200's
+ * copies were 3 to 4 times as slow. */
+KX_DEVICE void sv_copy_row(const sv_thread &t, uint32_t to, uint32_t row, const unsigned char *from, bool real) {
+  const uint32_t chunk = t.lane & 7, its = to + 16 * (chunk ^ (row & 7));
 #pragma unroll
-  for (uint32_t line = 0; line < 9; line++) kx_copy16(to + chunk + line * 128, from + (real ? chunk + line * 128 : 0), real ? 16 : 0);
+  for (int line = 0; line < 9; line++) kx_copy16(its + (uint32_t)line * 128, from + 16 * chunk + line * 128, real);
 }
 
 /* The warp's 4 rows of a tile. */
@@ -365,7 +368,7 @@ KX_DEVICE void sv_fetch_tile(const sv_params &p, const sv_thread &t, const sv_va
     return;
   }
   const bool real = slot >= 0;
-  sv_copy_row(t, t.smem + stage * STAGE + v.row * PITCH, (const unsigned char *)p.kv + (real ? (int64_t)slot * p.kv_stride : 0), real);
+  sv_copy_row(t, t.smem + stage * STAGE + v.row * PITCH, v.row, (const unsigned char *)p.kv + (real ? (int64_t)slot * p.kv_stride : 0), real);
   kx_copy_arrive(bar);
 }
 
@@ -377,7 +380,7 @@ KX_DEVICE void sv_fetch_q(const sv_params &p, const sv_thread &t, const sv_segme
   for (uint32_t c = v.row; c < 8 * NT; c += 16) {
     const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + c * (uint32_t)p.cut.row_stride;
     const bool real = c < (uint32_t)p.cut.group_rows && row < (uint32_t)p.cut.rows;
-    sv_copy_row(t, t.smem + (KVK_STAGES - 3) * STAGE + c * PITCH, real ? q + (int64_t)row * p.q_stride : q, real);
+    sv_copy_row(t, t.smem + (KVK_STAGES - 3) * STAGE + c * PITCH, c, real ? q + (int64_t)row * p.q_stride : q, real);
   }
   kx_copy_arrive(t.smem + sv_smem<NT>::q_full);
 }
@@ -412,16 +415,16 @@ template <int NT>
 KX_DEVICE void sv_multiply_v(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp, uint32_t i, uint32_t stage) {
   typedef sv_smem<NT> L;
   uint32_t b[NT + 1][2];
-  const uint32_t weights = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane & 15) * L::weight_stride + 16 * (t.lane >> 4);
+  const uint32_t weights = t.smem + L::weights + (i & 1) * L::weight_bytes + 16 * (t.lane & 15);
   const uint32_t row = (t.lane & 7) + ((t.lane >> 4) << 3), chunk = (t.lane >> 3) & 1;
-  const uint32_t at = t.smem + stage * STAGE + row * PITCH + 16 * chunk + 256 * value_warp;
+  const uint32_t at = t.smem + stage * STAGE + row * PITCH + 16 * (chunk ^ (row & 7)) + 256 * value_warp;
 #pragma unroll
-  for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], weights + 16 * (uint32_t)j);
-  if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], weights - 16 * (t.lane >> 4) + 16 * (NT - 1));
+  for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], weights + 16 * KVK_TILE * ((uint32_t)j + (t.lane >> 4)));
+  if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], weights + 16 * KVK_TILE * (NT - 1));
 #pragma unroll
   for (int m = 0; m < 8; m++) {
     uint32_t a[4];
-    kx_ldmatrix4_trans(a, at + 32 * (uint32_t)m);
+    kx_ldmatrix4_trans(a, (at ^ 32 * (uint32_t)(m & 3)) + 128 * (uint32_t)(m >> 2));
 #pragma unroll
     for (int j = 0; j < NT; j++) kx_mma(v.o[m][j], a, b[j][0], b[j][1]);
   }
@@ -505,8 +508,8 @@ KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
   const sv_list list = sv_survey(p, 0, t.lane); /* every warp for itself */
   const uint32_t worker = list.aligned ? kx_block() / (uint32_t)p.cut.groups : kx_block();
   const uint32_t length = (list.aligned ? 1 : (uint32_t)p.cut.groups) * list.total;
-  uint32_t at = p.fixed_tiles ? worker : worker * list.share;
-  const uint32_t end = p.fixed_tiles || length < at + list.share ? length : at + list.share;
+  uint32_t at = list.fixed ? worker : worker * list.share;
+  const uint32_t end = list.fixed || length < at + list.share ? length : at + list.share;
   if (worker >= list.workers) return; /* left over by the cut into equal groups */
   while (at < end) {
     if (t.warp == 0) sv_find_segment<NT>(p, t, list, at, end);
@@ -519,7 +522,7 @@ KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
     } else {
       sv_value_role<NT, MODE>(p, t, seg, t.warp - 4);
     }
-    at += p.fixed_tiles ? p.blocks : seg.tiles;
+    at += list.fixed ? p.blocks : seg.tiles;
   }
 }
 
@@ -635,7 +638,7 @@ KX_KERNEL KX_BOUNDS(512, 1) sv_merge_kernel(KX_PARAM sv_params p) {
   const uint32_t request = which / groups, group = which % groups;
   const uint32_t team = tid / (512 / TEAMS), piece = slice * (512 / TEAMS) + tid % (512 / TEAMS);
   const sv_list list = sv_survey(p, request, tid % 32);
-  const sv_range r = sv_partials_of(p, list, request, group, sv_units(p, sv_tiles(p, request)));
+  const sv_range r = sv_partials_of(p, list, request, group, sv_units(list.fixed, sv_tiles(p, request)));
   sv_sum x = {{0, 0, 0, 0, 0, 0, 0, 0}, {-kx_inf(), -kx_inf()}, {0, 0}};
   kx_grid_wait();
   sv_walk<TEAMS>(p, r, unit, team, piece, x);
