@@ -52,32 +52,15 @@ static void describe_extend(const kvk_problem *p, const uint64_t *prefix, uint64
 }
 
 typedef struct split_list { /* attn_split.h: sv_survey() */
-  uint64_t total, workers, share, fixed;
+  uint64_t total, workers, share;
   bool aligned;
 } split_list;
 
 static uint64_t tiles_of(const kvk_problem *p, uint64_t prefix) { return divide_up(keys_of(p, prefix), KVK_TILE); }
 
-/* attn_split.h: sv_even_pieces() */
-static uint64_t even_pieces(const kvk_problem *p, const kvk_options *o, const kvk_groups *g, const uint64_t *prefix) {
-  const uint64_t blocks = (uint64_t)kvk_split_blocks(o), groups = (uint64_t)g->groups;
-  uint64_t all = 0;
-  for (int i = 0; i < p->batch; i++) all += groups * tiles_of(p, prefix[i]);
-  const uint64_t share = divide_up(all, blocks), least = at_least(share, (uint64_t)kvk_min_split_tiles(o));
-  for (uint32_t k = 0; all && k < 32; k++) {
-    const uint64_t piece = kvk_piece_tiles((uint32_t)least, k);
-    uint64_t pieces = 0;
-    for (int i = 0; i < p->batch; i++) pieces += divide_up(tiles_of(p, prefix[i]), piece);
-    if (groups * pieces <= blocks && piece <= share + KVK_SEGMENT_TILES) return piece;
-  }
-  return 0;
-}
-
 static split_list survey(const kvk_problem *p, const kvk_options *o, const kvk_groups *g, const uint64_t *prefix) {
   const uint64_t blocks = (uint64_t)kvk_split_blocks(o), groups = (uint64_t)g->groups;
-  split_list l = {.fixed = (uint64_t)(o->fixed_split_tokens / KVK_TILE)};
-  if (!l.fixed && p->batch > 1 && p->batch <= 32) l.fixed = even_pieces(p, o, g, prefix);
-  l.aligned = !l.fixed && blocks % groups * 32 <= blocks && groups <= blocks;
+  split_list l = {.aligned = blocks % groups * 32 <= blocks && groups <= blocks};
   for (int i = 0; i < p->batch; i++) l.total += tiles_of(p, prefix[i]);
   l.workers = l.aligned ? blocks / groups : blocks;
   l.share = at_least(divide_up((l.aligned ? 1 : groups) * l.total, l.workers), (uint64_t)kvk_min_split_tiles(o));
@@ -97,10 +80,10 @@ static uint64_t count_shares(const kvk_problem *p, const kvk_groups *g, const sp
   return l->aligned ? segments * (uint64_t)g->groups : segments;
 }
 
-/* Pieces: piece k goes to block k % blocks; the busiest block's tiles. */
-static kv_status count_pieces(const kvk_problem *p, const kvk_options *o, const kvk_groups *g, uint64_t fixed,
-                              const uint64_t *prefix, uint64_t *segments, uint64_t *busiest) {
-  const uint64_t blocks = (uint64_t)kvk_split_blocks(o);
+/* Deterministic mode: piece k goes to block k % blocks; the busiest block's tiles. */
+static kv_status count_pieces(const kvk_problem *p, const kvk_options *o, const kvk_groups *g, const uint64_t *prefix,
+                              uint64_t *segments, uint64_t *busiest) {
+  const uint64_t blocks = (uint64_t)kvk_split_blocks(o), fixed = (uint64_t)(o->fixed_split_tokens / KVK_TILE);
   uint64_t *load = calloc(blocks, sizeof *load);
   if (!load) return KV_ERR_MEMORY;
   *segments = *busiest = 0;
@@ -169,7 +152,7 @@ kv_status kvk_describe(kvk_kind kind, const kvk_problem *p, const kvk_options *o
       const split_list l = survey(p, o, &g, prefix);
       uint64_t segments = count_shares(p, &g, &l, prefix);
       s->tiles_per_block = l.share < l.total * (l.aligned ? 1 : (uint64_t)g.groups) ? l.share : l.total * (l.aligned ? 1 : (uint64_t)g.groups);
-      if (l.fixed) status = count_pieces(p, o, &g, l.fixed, prefix, &segments, &s->tiles_per_block);
+      if (o->fixed_split_tokens > 0) status = count_pieces(p, o, &g, prefix, &segments, &s->tiles_per_block);
       s->blocks = (uint64_t)kvk_split_blocks(o);
       s->tiles = l.total * (uint64_t)g.groups;
       describe_split(kind, p, &g, segments, s);

@@ -15,15 +15,8 @@ enum {
   KVK_TILE = 16,         /* keys a tile of the split kernels: the k of one mma, and the m of another */
   KVK_GROUP_ROWS = 48,   /* query rows a block holds at most: 48 x 512 accumulators and 48 x 576 of Q in registers */
   KVK_SPLIT_THREADS = 256,
-  KVK_STAGES = 4,
-  KVK_SEGMENT_TILES = 16 /* what a block's second segment costs, in tiles, or more: pipelines that fill and drain, measured on an H200 */
+  KVK_STAGES = 4
 };
-
-/* The 32 lengths of pieces that a batch may be cut into, from the equal share on in steps of a 64th. */
-#ifdef __CUDACC__
-__host__ __device__
-#endif
-static inline uint32_t kvk_piece_tiles(uint32_t share, uint32_t i) { return share + (share * i + 63) / 64; }
 
 /* Bytes of shared memory a block of the split kernels uses with that many units of 8 query rows; split_verify.cu checks it. */
 #define KVK_SPLIT_SMEM(tiles8) (KVK_STAGES * 16u * KVK_ROW_BYTES + 3680u * (tiles8) + 176u)

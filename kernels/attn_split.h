@@ -3,8 +3,7 @@
  * Keys of request i, prefix then tree block, are cut into tiles of 16; the tiles of all (request, group of query rows)
  * stand in one list, request by request, group by group. By default block b takes the b-th equal share of that list,
  * so it may end one request and begin the next; with fixed_tiles > 0 every (request, group) is cut at multiples of
- * fixed_tiles and block b takes the pieces b, b + blocks, ... Where every block can have one piece and none is much longer than the
- * equal share, a batch is cut into pieces too: a second segment costs a block about KVK_SEGMENT_TILES. A run of tiles of one (request, group) is a segment and
+ * fixed_tiles and block b takes the pieces b, b + blocks, ... A run of tiles of one (request, group) is a segment and
  * gives one partial result. All of it is computed on the device from indptr, by the main kernel and by the merge alike.
  */
 #ifndef KVK_ATTN_SPLIT_H
@@ -31,7 +30,6 @@ struct sv_params {
 struct sv_list {
   uint32_t total;  /* units of all requests, one group */
   uint32_t before; /* of the requests before the one asked for */
-  uint32_t fixed;  /* tiles a piece; 0: equal shares */
   bool aligned;    /* every group is cut alike: a block stays with one group */
   uint32_t workers, share; /* blocks that share a list, units each takes */
 };
@@ -48,7 +46,9 @@ KX_DEVICE uint32_t sv_prefix(const sv_params &p, uint32_t request) {
 KX_DEVICE uint32_t sv_tiles(const sv_params &p, uint32_t request) {
   return (sv_prefix(p, request) + (uint32_t)p.tree + KVK_TILE - 1) / KVK_TILE;
 }
-KX_DEVICE uint32_t sv_units(uint32_t fixed, uint32_t tiles) { return fixed ? (tiles + fixed - 1) / fixed : tiles; }
+KX_DEVICE uint32_t sv_units(const sv_params &p, uint32_t tiles) {
+  return p.fixed_tiles ? (tiles + p.fixed_tiles - 1) / p.fixed_tiles : tiles;
+}
 
 /* By a whole warp: the inclusive sum of v over the lanes up to mine. */
 KX_DEVICE uint32_t sv_scan(uint32_t v, uint32_t lane) {
@@ -59,34 +59,20 @@ KX_DEVICE uint32_t sv_scan(uint32_t v, uint32_t lane) {
   return v;
 }
 
-/* By a whole warp, for at most 32 requests: the shortest piece, of 32 lengths from the equal share on, that gives every block one piece
- * at most; 0 if none does or a second segment costs less. */
-KX_DEVICE uint32_t sv_even_pieces(const sv_params &p, uint32_t lane) {
-  const uint32_t batch = (uint32_t)p.batch, groups = (uint32_t)p.cut.groups, tiles = lane < batch ? sv_tiles(p, lane) : 0;
-  const uint32_t all = groups * kx_shfl(sv_scan(tiles, lane), 31), share = (all + p.blocks - 1) / p.blocks;
-  const uint32_t piece = kvk_piece_tiles(share > p.min_tiles ? share : p.min_tiles, lane);
-  uint32_t pieces = 0;
-#pragma unroll 1
-  for (uint32_t i = 0; i < batch; i++) pieces += sv_units(piece, kx_shfl(tiles, (int)i));
-  const uint32_t fits = kx_ballot(groups * pieces <= p.blocks && piece <= share + KVK_SEGMENT_TILES);
-  return fits && all ? kx_shfl(piece, kx_first(fits)) : 0;
-}
-
 /* By a whole warp: how the list is cut. Groups are cut alike where that leaves less than 1 in 32 blocks idle: the blocks
  * that read the same rows then read them at the same time, and DRAM is read once. */
 KX_DEVICE sv_list sv_survey(const sv_params &p, uint32_t request, uint32_t lane) {
   const uint32_t groups = (uint32_t)p.cut.groups;
-  sv_list x = {0, 0, p.fixed_tiles, false, 0, 0};
-  if (p.batch > 1 && p.batch <= 32 && !p.fixed_tiles) x.fixed = sv_even_pieces(p, lane);
-  if (p.batch == 1) x.total = sv_units(x.fixed, sv_tiles(p, 0)); /* the common case, without shuffles */
+  sv_list x = {0, 0, false, 0, 0};
+  if (p.batch == 1) x.total = sv_units(p, sv_tiles(p, 0)); /* the common case, without shuffles */
 #pragma unroll 1
   for (uint32_t base = 0; base < (uint32_t)p.batch && p.batch > 1; base += 32) {
     const uint32_t i = base + lane;
-    const uint32_t sum = sv_scan(i < (uint32_t)p.batch ? sv_units(x.fixed, sv_tiles(p, i)) : 0, lane);
+    const uint32_t sum = sv_scan(i < (uint32_t)p.batch ? sv_units(p, sv_tiles(p, i)) : 0, lane);
     if (request > base) x.before += kx_shfl(sum, request - base > 32 ? 31 : (int)(request - base) - 1);
     x.total += kx_shfl(sum, 31);
   }
-  x.aligned = !x.fixed && p.blocks % groups * 32 <= p.blocks && groups <= p.blocks;
+  x.aligned = !p.fixed_tiles && p.blocks % groups * 32 <= p.blocks && groups <= p.blocks;
   x.workers = x.aligned ? p.blocks / groups : p.blocks;
   x.share = ((x.aligned ? 1 : groups) * x.total + x.workers - 1) / x.workers;
   if (x.share < p.min_tiles) x.share = p.min_tiles;
@@ -106,7 +92,7 @@ KX_DEVICE sv_place sv_locate(const sv_params &p, const sv_list &list, uint32_t a
 #pragma unroll 1
   for (uint32_t base = 0;; base += 32) {
     const uint32_t i = base + lane;
-    const uint32_t tiles = i < (uint32_t)p.batch ? sv_tiles(p, i) : 0, units = sv_units(list.fixed, tiles);
+    const uint32_t tiles = i < (uint32_t)p.batch ? sv_tiles(p, i) : 0, units = sv_units(p, tiles);
     const uint32_t upto = before + groups * sv_scan(units, lane);
     const uint32_t past = kx_ballot(upto > at);
     if (past || base + 32 >= (uint32_t)p.batch) {
@@ -137,7 +123,7 @@ KX_DEVICE sv_range sv_partials_of(const sv_params &p, const sv_list &list, uint3
   const uint32_t groups = (uint32_t)p.cut.groups;
   const uint32_t start = list.aligned ? list.before : groups * list.before + group * units;
   sv_range r = {start, units};
-  if (!list.fixed && units) {
+  if (!p.fixed_tiles && units) {
     const uint32_t first = start / list.share, last = (start + units - 1) / list.share;
     r.first = sv_partial(p, list, first, request, group);
     r.count = last - first + 1;

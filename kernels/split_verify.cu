@@ -31,9 +31,9 @@ const float HEADROOM = 8.0f;
 template <int NT>
 struct sv_smem { /* byte offsets */
   static const int rows = 8 * NT;
-  static const uint32_t weight_bytes = 16 * KVK_TILE * NT, exchange_bytes = 3 * 512 * NT;
+  static const uint32_t weight_stride = 16 * NT, weight_bytes = KVK_TILE * weight_stride, exchange_bytes = 3 * 512 * NT;
   static const uint32_t exchange = KVK_STAGES * STAGE;           /* [2][unit][3 senders][lane] 16 bytes */
-  static const uint32_t weights = exchange + 2 * exchange_bytes; /* [2][unit][16 keys][8 rows] bf16 */
+  static const uint32_t weights = exchange + 2 * exchange_bytes; /* [2][16 keys][rows] bf16 */
   static const uint32_t factor = weights + 2 * weight_bytes;     /* [2][rows] */
   static const uint32_t inverse = factor + 8 * rows;             /* [rows] */
   static const uint32_t flag = inverse + 4 * rows;               /* [2][4 score warps] */
@@ -62,12 +62,12 @@ template <int NT>
 KX_DEVICE void sv_find_segment(const sv_params &p, const sv_thread &t, const sv_list &list, uint32_t at, uint32_t end) {
   const sv_place x = sv_locate(p, list, at, t.lane);
   const uint32_t run = x.units - x.unit < end - at ? x.units - x.unit : end - at;
-  const uint32_t left = x.tiles - x.unit * list.fixed;
+  const uint32_t left = x.tiles - x.unit * p.fixed_tiles;
   const uint32_t groups = (uint32_t)p.cut.groups, block = kx_block(), group = list.aligned ? block % groups : x.group;
   const uint64_t first = p.indptr[x.request];
-  const uint32_t word[8] = {x.request, group, list.fixed ? x.unit * list.fixed : x.unit,
-                            !list.fixed ? run : left < list.fixed ? left : list.fixed,
-                            list.fixed ? at : sv_partial(p, list, list.aligned ? block / groups : block, x.request, group),
+  const uint32_t word[8] = {x.request, group, p.fixed_tiles ? x.unit * p.fixed_tiles : x.unit,
+                            !p.fixed_tiles ? run : left < p.fixed_tiles ? left : p.fixed_tiles,
+                            p.fixed_tiles ? at : sv_partial(p, list, list.aligned ? block / groups : block, x.request, group),
                             sv_prefix(p, x.request), (uint32_t)first, (uint32_t)(first >> 32)};
 #pragma unroll
   for (uint32_t i = 0; i < 8; i++)
@@ -224,7 +224,7 @@ KX_DEVICE void sv_raise(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const 
 template <int NT>
 KX_DEVICE void sv_weigh(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const float x[2][4]) {
   typedef sv_smem<NT> L;
-  const uint32_t at = t.smem + L::weights + (i & 1) * L::weight_bytes + 4 * t.lane;
+  const uint32_t at = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane / 4) * L::weight_stride + 4 * (t.lane & 3);
 #pragma unroll
   for (int o = 0; o < 2; o++)
     if (4 * o < NT) {
@@ -236,10 +236,10 @@ KX_DEVICE void sv_weigh(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const 
       }
       w.sum[o][0] += e[0] + e[2];
       w.sum[o][1] += e[1] + e[3];
-      const uint32_t unit = at + 16 * KVK_TILE * (uint32_t)(w.quarter + 4 * o);
+      const uint32_t unit = at + 16 * (uint32_t)(w.quarter + 4 * o);
       if (sv_owns<NT>(w.quarter, 4 * o)) {
         kx_sts(unit, kx_pack_bf16(e[0], e[1]));
-        kx_sts(unit + 128, kx_pack_bf16(e[2], e[3]));
+        kx_sts(unit + 8 * L::weight_stride, kx_pack_bf16(e[2], e[3]));
       }
     }
 }
@@ -415,12 +415,12 @@ template <int NT>
 KX_DEVICE void sv_multiply_v(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp, uint32_t i, uint32_t stage) {
   typedef sv_smem<NT> L;
   uint32_t b[NT + 1][2];
-  const uint32_t weights = t.smem + L::weights + (i & 1) * L::weight_bytes + 16 * (t.lane & 15);
+  const uint32_t weights = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane & 15) * L::weight_stride + 16 * (t.lane >> 4);
   const uint32_t row = (t.lane & 7) + ((t.lane >> 4) << 3), chunk = (t.lane >> 3) & 1;
   const uint32_t at = t.smem + stage * STAGE + row * PITCH + 16 * (chunk ^ (row & 7)) + 256 * value_warp;
 #pragma unroll
-  for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], weights + 16 * KVK_TILE * ((uint32_t)j + (t.lane >> 4)));
-  if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], weights + 16 * KVK_TILE * (NT - 1));
+  for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], weights + 16 * (uint32_t)j);
+  if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], weights - 16 * (t.lane >> 4) + 16 * (NT - 1));
 #pragma unroll
   for (int m = 0; m < 8; m++) {
     uint32_t a[4];
@@ -508,8 +508,8 @@ KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
   const sv_list list = sv_survey(p, 0, t.lane); /* every warp for itself */
   const uint32_t worker = list.aligned ? kx_block() / (uint32_t)p.cut.groups : kx_block();
   const uint32_t length = (list.aligned ? 1 : (uint32_t)p.cut.groups) * list.total;
-  uint32_t at = list.fixed ? worker : worker * list.share;
-  const uint32_t end = list.fixed || length < at + list.share ? length : at + list.share;
+  uint32_t at = p.fixed_tiles ? worker : worker * list.share;
+  const uint32_t end = p.fixed_tiles || length < at + list.share ? length : at + list.share;
   if (worker >= list.workers) return; /* left over by the cut into equal groups */
   while (at < end) {
     if (t.warp == 0) sv_find_segment<NT>(p, t, list, at, end);
@@ -522,7 +522,7 @@ KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
     } else {
       sv_value_role<NT, MODE>(p, t, seg, t.warp - 4);
     }
-    at += list.fixed ? p.blocks : seg.tiles;
+    at += p.fixed_tiles ? p.blocks : seg.tiles;
   }
 }
 
@@ -531,13 +531,13 @@ KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
 /* A block takes 512 / TEAMS pieces (see sv_leave_values) of one unit of 8 query rows; team k of its threads every TEAMS-th
  * partial. All loads of a turn leave before any is used. */
 const uint32_t MERGE_THREADS = 512, MERGE_STATS = MERGE_THREADS * 32;
-const int AT_ONCE = 9; /* 8 teams of 9: the partials of 132 blocks for two groups in one turn */
 
 struct sv_sum { /* of one piece: even accumulators are query row 2t, odd ones 2t + 1 */
   float acc[8], top[2], sum[2];
 };
 
 /* Up to AT_ONCE partials at once, on the scale of the largest. -inf where there is none; a NaN reaches sum and values. */
+template <int AT_ONCE>
 KX_DEVICE void sv_add(sv_sum &x, const kx_u4 v[AT_ONCE], const kx_f2 lse[AT_ONCE]) {
 #pragma unroll
   for (int q = 0; q < 2; q++) {
@@ -561,7 +561,7 @@ KX_DEVICE void sv_add(sv_sum &x, const kx_u4 v[AT_ONCE], const kx_f2 lse[AT_ONCE
 }
 
 /* This team's share of the partials. */
-template <int TEAMS>
+template <int TEAMS, int AT_ONCE>
 KX_DEVICE void sv_walk(const sv_params &p, sv_range r, uint32_t unit, uint32_t team, uint32_t piece, sv_sum &x) {
   const uint32_t units = (uint32_t)p.cut.tiles8;
   const kx_f2 *lse = (const kx_f2 *)p.part_lse + ((uint64_t)r.first * units + unit) * 4 + (piece & 3), none = {-kx_inf(), -kx_inf()};
@@ -576,7 +576,7 @@ KX_DEVICE void sv_walk(const sv_params &p, sv_range r, uint32_t unit, uint32_t t
       l[i] = s < r.count ? lse[(uint64_t)s * units * 4] : none;
       v[i] = s < r.count ? from[(uint64_t)s * units * 512] : zero;
     }
-    sv_add(x, v, l);
+    sv_add<AT_ONCE>(x, v, l);
   }
 }
 
@@ -631,17 +631,18 @@ KX_DEVICE void sv_put(const sv_params &p, uint32_t request, uint32_t group, uint
   }
 }
 
-template <int TEAMS>
-KX_KERNEL KX_BOUNDS(512, 1) sv_merge_kernel(KX_PARAM sv_params p) {
+/* AT_ONCE partials a turn of a team; 9 of 8 teams: those of 132 blocks for two groups in one turn. BLOCKS: on an SM together. */
+template <int TEAMS, int AT_ONCE, int BLOCKS>
+KX_KERNEL KX_BOUNDS(512, BLOCKS) sv_merge_kernel(KX_PARAM sv_params p) {
   const uint32_t tid = kx_tid(), smem = kx_smem(), groups = (uint32_t)p.cut.groups, units = (uint32_t)p.cut.tiles8;
   const uint32_t slice = kx_block() % TEAMS, unit = kx_block() / TEAMS % units, which = kx_block() / TEAMS / units;
   const uint32_t request = which / groups, group = which % groups;
   const uint32_t team = tid / (512 / TEAMS), piece = slice * (512 / TEAMS) + tid % (512 / TEAMS);
   const sv_list list = sv_survey(p, request, tid % 32);
-  const sv_range r = sv_partials_of(p, list, request, group, sv_units(list.fixed, sv_tiles(p, request)));
+  const sv_range r = sv_partials_of(p, list, request, group, sv_units(p, sv_tiles(p, request)));
   sv_sum x = {{0, 0, 0, 0, 0, 0, 0, 0}, {-kx_inf(), -kx_inf()}, {0, 0}};
   kx_grid_wait();
-  sv_walk<TEAMS>(p, r, unit, team, piece, x);
+  sv_walk<TEAMS, AT_ONCE>(p, r, unit, team, piece, x);
   if (TEAMS > 1) {
     const kx_f4 low = {x.acc[0], x.acc[1], x.acc[2], x.acc[3]}, high = {x.acc[4], x.acc[5], x.acc[6], x.acc[7]};
     const kx_f4 stat = {x.top[0], x.sum[0], x.top[1], x.sum[1]};
@@ -662,6 +663,19 @@ const char *sv_start(kvk_kind kind, const kx_grid &grid, const sv_params &p) {
   if (NT >= 5 && kind == KVK_LOAD_ONLY) return kx_launch(sv_kernel<NT >= 5 ? NT : 5, SV_LOAD_ONLY>, g, p);
   if (NT >= 5 && kind == KVK_MMA_ONLY) return kx_launch(sv_kernel<NT >= 5 ? NT : 5, SV_MMA_ONLY>, g, p);
   return kx_launch(sv_kernel<NT, SV_FULL>, g, p);
+}
+
+/* One block an SM with as many teams as that allows; where even one team is more than that, two blocks an SM. The choice rests on
+ * what the host knows, so a graph can hold it. */
+const char *sv_start_merge(const sv_params &p, void *stream) {
+  const unsigned units = (unsigned)(p.batch * p.cut.groups * p.cut.tiles8), room = p.blocks + p.blocks / 4;
+  const unsigned teams = 8 * units <= room ? 8 : 4 * units <= room ? 4 : 2 * units <= room ? 2 : 1;
+  const kx_grid grid = {units * teams, 1, MERGE_THREADS, MERGE_STATS + 64 * teams, true, stream};
+  return teams == 8      ? kx_launch(sv_merge_kernel<8, 9, 1>, grid, p)
+         : teams == 4    ? kx_launch(sv_merge_kernel<4, 9, 1>, grid, p)
+         : teams == 2    ? kx_launch(sv_merge_kernel<2, 9, 1>, grid, p)
+         : units <= room ? kx_launch(sv_merge_kernel<1, 9, 1>, grid, p)
+                         : kx_launch(sv_merge_kernel<1, 4, 2>, grid, p);
 }
 
 sv_params sv_fill(kvk_kind kind, const kvk_problem *x, const kvk_options *o, void *workspace) {
@@ -703,9 +717,5 @@ extern "C" const char *KX_NAME(split)(kvk_kind kind, const kvk_problem *problem,
                        : p.cut.tiles8 == 3 ? sv_start<3>(kind, grid, p)
                        : p.cut.tiles8 == 5 ? sv_start<5>(kind, grid, p)
                                            : sv_start<6>(kind, grid, p);
-  /* Many partials each: many small blocks and teams. The choice rests on what the host knows, so a graph can hold it. */
-  const unsigned pieces = (unsigned)(p.batch * p.cut.groups), teams = p.fixed_tiles || p.blocks > 4 * pieces ? 8 : 1;
-  const kx_grid merge = {pieces * (unsigned)p.cut.tiles8 * teams, 1, MERGE_THREADS, MERGE_STATS + 64 * teams, true, stream};
-  if (failed) return failed;
-  return teams == 8 ? kx_launch(sv_merge_kernel<8>, merge, p) : kx_launch(sv_merge_kernel<1>, merge, p);
+  return failed ? failed : sv_start_merge(p, stream);
 }

@@ -85,14 +85,6 @@ static void batches(void) {
                                .mask = KVK_MASK_CHAIN, .poison = true, .seed = 42}, 6);
 }
 
-/* Enough blocks that each takes one piece of one request. */
-static void whole_pieces(void) {
-  all_kernels(&(kvk_case_spec){.batch = 3, .prefix = (uint64_t[]){100, 0, 130}, .queries = 9, .heads = 5, .slots = KVK_SLOTS_RANDOM,
-                               .tree = KVK_TREE_RANDOM, .mask = KVK_MASK_BITS, .poison = true, .seed = 45}, 12);
-  all_kernels(&(kvk_case_spec){.batch = 2, .prefix = (uint64_t[]){64, 170}, .queries = 2, .heads = 2, .slots = KVK_SLOTS_REVERSED,
-                               .tree = KVK_TREE_NONE, .mask = KVK_MASK_CHAIN, .poison = true, .seed = 46}, 9);
-}
-
 static void trees(void) {
   for (int tree = KVK_TREE_NONE; tree <= KVK_TREE_ABSENT; tree++)
     all_kernels(&(kvk_case_spec){.batch = 2, .prefix = (uint64_t[]){0, 20}, .queries = 9, .heads = 1, .slots = KVK_SLOTS_END, .tree = (kvk_tree)tree,
@@ -223,7 +215,6 @@ void suite_kernels_emulate(void) {
   static const kv_test_case cases[] = {{"lengths", lengths},
                                        {"shapes", shapes},
                                        {"ragged batches", batches},
-                                       {"a piece for every block", whole_pieces},
                                        {"trees", trees},
                                        {"peaked softmax", big_logits},
                                        {"hard logits, NaN, infinities", hard_values},

@@ -206,31 +206,6 @@ static void describing(void) {
   CU_ASSERT_DOUBLE_EQUAL(s.mma_flops, 512.0 * 8 * 136 * 4096, 0.5);
 }
 
-/* 8 requests of 1024 tiles for two groups, 132 blocks: an equal share is 125 tiles, pieces of 129 give 8 to each, none two segments. */
-static void describing_a_batch(void) {
-  const int32_t none = 0;
-  kvk_problem p = {.batch = 8, .queries = 9, .heads = 8, .latent = 512, .rope = 64, .q_row_stride = 576, .kv_row_stride = 576,
-                   .tree_slots = &none, .prefix_capacity = 8 * 16375};
-  kvk_options o = kvk_default_options(132, 9, 0);
-  uint64_t prefix[9];
-  kvk_structure s;
-  kv_error err = {0};
-  for (int i = 0; i < 9; i++) prefix[i] = 16375;
-  CU_ASSERT_EQUAL(kvk_describe(KVK_SPLIT_VERIFY, &p, &o, prefix, &s, &err), KV_OK);
-  CU_ASSERT_EQUAL(s.tiles_per_block, 129);
-  CU_ASSERT_EQUAL(s.partials, 8 * 8 * 2 * 36);
-  p.batch = 9; /* 7 pieces each, of 147 tiles for a share of 140: less than a second segment */
-  CU_ASSERT_EQUAL(kvk_describe(KVK_SPLIT_VERIFY, &p, &o, prefix, &s, &err), KV_OK);
-  CU_ASSERT_EQUAL(s.tiles_per_block, 147);
-  CU_ASSERT_EQUAL(s.partials, 9 * 7 * 2 * 36);
-  prefix[0] = 189000; /* one long request beside a short one: 65 pieces and 1, of 183 tiles, where shares are 180 */
-  p.batch = 2;
-  prefix[1] = 40;
-  o.min_split_tokens = 16;
-  CU_ASSERT_EQUAL(kvk_describe(KVK_SPLIT_VERIFY, &p, &o, prefix, &s, &err), KV_OK);
-  CU_ASSERT_EQUAL(s.tiles_per_block, 183);
-}
-
 static void no_workspace(void) {
   const uint64_t prefix = 40;
   kvk_case c;
@@ -258,7 +233,6 @@ void suite_kernels_reference(void) {
                                        {"refusals", refusing},
                                        {"cutting query rows", cutting},
                                        {"description", describing},
-                                       {"description of a batch", describing_a_batch},
                                        {"workspace", no_workspace},
                                        {NULL, NULL}};
   kv_suite("kernels_reference", cases);
