@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kv_clean.h"
 #include "kvr_job.h"
 #include "kvr_run.h"
 #include "kvr_text.h"
@@ -55,7 +56,10 @@ static kv_status open_workshop(workshop *w, kv_error *err) {
   kv_status st = make_folders(w->dir, err);
   if (st) return st;
   (void)snprintf(w->folder, sizeof w->folder, "%s/.kvroof-report-XXXXXX", w->dir);
-  if (mkdtemp(w->folder)) return KV_OK;
+  if (mkdtemp(w->folder)) {
+    kv_clean_watch(w->folder);
+    return KV_OK;
+  }
   w->folder[0] = '\0';
   return kv_fail(err, KV_ERR_IO, "%s: report folder cannot be written: %s", w->dir, strerror(errno));
 }
@@ -70,6 +74,7 @@ static void close_workshop(workshop *w) {
   }
   if (d) (void)closedir(d);
   if (w->folder[0]) (void)rmdir(w->folder);
+  kv_clean_forget(w->folder);
   w->folder[0] = '\0';
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli.h"
-#include "kv_h5.h"
+#include "kv_clean.h"
 #include "kv_version.h"
 #include "kvsim_commands.h"
 
@@ -68,7 +68,7 @@ static kv_status dispatch(int argc, char **argv, kv_error *err) {
 
 int main(int argc, char **argv) {
   kv_error err = {KV_OK, ""};
-  kv_h5_clean_on_signals();
+  kv_clean_on_signals();
   kv_status st = dispatch(argc, argv, &err);
   return kv_cli_exit("kvsim", st, &err);
 }

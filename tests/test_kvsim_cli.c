@@ -110,6 +110,23 @@ static void a_signal_leaves_nothing(void) {
   nothing_left("sig.h5.*");
 }
 
+/* While gnuplot draws, too: its folder goes and it is stopped. SIGINT is ignored by a shell's background jobs unless
+ * `env` puts it back. */
+static void a_signal_stops_the_drawing(void) {
+  static const char *const names[] = {"INT", "TERM", "HUP"};
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cd '%s' && mkdir -p slow && printf '#!/bin/sh\\necho $$ >\"$SLOW\"\\necho x >half.png\\n"
+                               "exec sleep 60\\n' >slow/gnuplot && chmod 755 slow/gnuplot", kv_tmp(".")), 0);
+  for (size_t i = 0; i < 3; i++) {
+    int got = kv_run(NULL, NULL, "cd '%s' && { export SLOW=\"$PWD/slow.pid\"; rm -f slow.pid; "
+                     "PATH=\"$PWD/slow:$PATH\" env --default-signal=INT %s replay '%s' -q -o sigr.h5 --report=sigr >/dev/null 2>&1 & p=$!; "
+                     "for i in $(seq 500); do [ -s slow.pid ] && break; sleep 0.02; done; [ -s slow.pid ] || exit 99; "
+                     "ls -d sigr/.kvroof-report-* >/dev/null || exit 98; kill -%s $p; wait $p; r=$?; "
+                     "[ -z \"$(ls -A sigr)\" ] || exit 97; kill -0 $(cat slow.pid) 2>/dev/null && exit 96; exit $r; }",
+                     kv_tmp("."), kv_program("kvsim"), kv_source("traces/samples/single_long_eagle.h5"), names[i]);
+    CU_ASSERT_EQUAL(got, 128 + (i == 0 ? 2 : i == 1 ? 15 : 1));
+  }
+}
+
 static void io_errors(void) {
   char args[2048];
   const char *sample = kv_source("traces/samples/single_long_eagle.h5");
@@ -347,6 +364,7 @@ void suite_kvsim_cli(void) {
                                        {"full disk", a_full_disk},
                                        {"odd names", odd_names_in_json},
                                        {"signals", a_signal_leaves_nothing},
+                                       {"signals while gnuplot draws", a_signal_stops_the_drawing},
                                        {"I/O", io_errors},
                                        {"inconsistent", inconsistent_traces},
                                        {"damaged", damaged_files},
