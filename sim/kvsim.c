@@ -40,7 +40,7 @@ static void help(FILE *to) {
           "  kvsim replay trace.h5\n"
           "  kvsim replay trace.h5 --layout-out row.h5 --request 7 --step 900\n\n"
           "Exit status: 0 done, 1 a bar given on the command line was missed, 2 usage, 3 bad input, 4 no such\n"
-          "device, 5 I/O.\n");
+          "device, 5 I/O or memory.\n");
 }
 
 static kv_status dispatch(int argc, char **argv, kv_error *err) {

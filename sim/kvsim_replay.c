@@ -237,6 +237,13 @@ static kv_status read_initial(const plan *p, const char *path, int32_t **initial
   return kvt_read_list(path, "initial/free_list", p->info.initial_free, *initial, err);
 }
 
+/* A pool that the machine has no room for is told before anything is written. */
+static kv_status check_memory(const arguments *a, const plan *p, kv_error *err) {
+  char what[640];
+  (void)snprintf(what, sizeof what, "%.500s: replaying a pool of %u slots", a->path, p->info.pool_size);
+  return kv_cli_memory(kvs_replay_bytes(&p->info, &p->replay), what, err);
+}
+
 /* ---- the recording's own final lists ---- */
 
 typedef enum verdict { NOT_RECORDED, SAME, DIFFERENT, NOT_MODELLED } verdict;
@@ -344,6 +351,8 @@ static void print_plan(const arguments *a, const plan *p) {
   printf("sampling        every %u of %" PRIu64 " steps\n", p->replay.every, p->info.steps);
   printf("geometry        row %u B, sector %u B, TLB page %u B, DRAM row %u B (assumed)\n", p->replay.geometry.row_bytes,
          p->replay.geometry.sector_bytes, p->replay.geometry.tlb_page_bytes, p->replay.geometry.dram_row_bytes);
+  printf("memory          %.3g GB for the pool, %.3g GB left here\n", 1e-9 * (double)kvs_replay_bytes(&p->info, &p->replay),
+         1e-9 * (double)kv_cli_memory_left());
   printf("allocator       %s%s\n", kvt_allocator_name(p->info.allocator), p->replay.follow_order ? "" : ", its order not checked");
   if (p->layout_path) printf("layout          %s\n", p->layout_path);
 }
@@ -433,7 +442,8 @@ kv_status kvsim_replay(int argc, char **argv, kv_error *err) {
     print_plan(&a, &p);
     goto done;
   }
-  if (a.json && !(p.milestones = tmpfile())) st = kv_fail(err, KV_ERR_IO, "no temporary file for the milestones");
+  st = check_memory(&a, &p, err);
+  if (!st && a.json && !(p.milestones = tmpfile())) st = kv_fail(err, KV_ERR_IO, "no temporary file for the milestones");
   if (!st) st = replay_and_write(&a, &p, reader, err);
   if (!st) st = make_report(&a, &p, err);
 done:

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli.h"
 #include "kv_h5.h"
 #include "kv_test.h"
 #include "kv_version.h"
@@ -108,6 +109,30 @@ static void a_signal_leaves_nothing(void) {
                    kv_source("traces/samples/mixed_eagle.h5"));
   CU_ASSERT_TRUE(got == 143 || got == 0); /* 0: it was faster */
   nothing_left("sig.h5.*");
+}
+
+/* A pool that no machine here has room for is refused before anything is allocated or written. */
+static void a_pool_beyond_the_memory_is_refused(void) {
+  char args[1024];
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cd '%s' && %s synth contiguous --pool 4096 --rows 100 -q -o vast.h5", kv_tmp("."),
+                               kv_program("kvsim")), 0);
+  hid_t f = H5Fopen(kv_tmp("vast.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(f >= 0);
+  CU_ASSERT_EQUAL(kv_h5_put_i64(f, "pool_size", INT32_MAX - 1, NULL), KV_OK);
+  (void)H5Fclose(f);
+  (void)snprintf(args, sizeof args, "replay '%s' --no-report -o vast.kvsim.h5", kv_tmp("vast.h5"));
+  kv_error err = {KV_OK, ""};
+  if (kv_cli_memory(UINT64_C(34) << 30, "x", &err)) expect(args, 5, "replaying a pool of 2147483646 slots: needs ");
+  CU_ASSERT_EQUAL(kv_cli_memory(UINT64_MAX, "all", &err), KV_ERR_MEMORY);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "are left on this machine"));
+  CU_ASSERT_EQUAL(kv_cli_memory(1, "one", &err), KV_OK);
+  if (getenv("KVROOF_SAN") && *getenv("KVROOF_SAN")) return; /* the sanitizer reserves terabytes of address space */
+  char *out;
+  CU_ASSERT_EQUAL(kv_run(NULL, &out, "cd '%s' && ulimit -v 8000000 && %s replay vast.h5 --no-report -o vast.kvsim.h5", kv_tmp("."),
+                         kv_program("kvsim")), 5);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "GB of memory, 8.2 GB are left"));
+  free(out);
+  nothing_left("vast.kvsim.h5*");
 }
 
 /* While gnuplot draws, too: its folder goes and it is stopped. SIGINT is ignored by a shell's background jobs unless
@@ -364,6 +389,7 @@ void suite_kvsim_cli(void) {
                                        {"full disk", a_full_disk},
                                        {"odd names", odd_names_in_json},
                                        {"signals", a_signal_leaves_nothing},
+                                       {"memory", a_pool_beyond_the_memory_is_refused},
                                        {"signals while gnuplot draws", a_signal_stops_the_drawing},
                                        {"I/O", io_errors},
                                        {"inconsistent", inconsistent_traces},
