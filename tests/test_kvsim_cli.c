@@ -357,6 +357,28 @@ static void help_and_version(void) {
   free(out);
 }
 
+/* A page a sub-command, each with that command's own options and name. */
+static void installed_pages_are_there(void) {
+  static const struct {
+    const char *page, *name, *option;
+  } pages[] = {{"kvsim", "kvsim", "kvsim\\-replay"},
+               {"kvsim-replay", "kvsim\\-replay", "\\-\\-layout\\-out"},
+               {"kvsim-sweep", "kvsim\\-sweep", "\\-\\-restart"},
+               {"roofline", "roofline", "roofline\\-step"},
+               {"roofline-calibrate", "roofline\\-calibrate", "\\-\\-require"},
+               {"roofline-step", "roofline\\-step", "\\-\\-base\\-ms"}};
+  if (kv_run(NULL, NULL, "command -v help2man") != 0) return;
+  for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+    char *page;
+    int got = kv_run(&page, NULL, "cat '%s" KV_PREFIX "/share/man/man1/%s.1'", kv_tmp("stage"), pages[i].page);
+    char line[64];
+    (void)snprintf(line, sizeof line, "\n%s \\- ", pages[i].name);
+    CU_ASSERT(got == 0 && strstr(page, line) && strstr(page, pages[i].option));
+    if (got || !strstr(page, line) || !strstr(page, pages[i].option)) fprintf(stderr, "  [%s.1]\n", pages[i].page);
+    free(page);
+  }
+}
+
 /* make install into a scratch prefix, then the two commands from there, away from the source tree. */
 static void installed_commands_work(void) {
   char prefix[1024];
@@ -381,6 +403,7 @@ static void installed_commands_work(void) {
   CU_ASSERT_EQUAL(access(kv_tmp("inst/inst.pdf"), F_OK), 0);
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && stage" KV_PREFIX "/bin/roofline --gpu rtx-5090 -o inst-r.h5 --report inst", kv_tmp(".")), 0);
   CU_ASSERT_EQUAL(access(kv_tmp("inst/inst-r.pdf"), F_OK), 0);
+  installed_pages_are_there();
 }
 
 void suite_kvsim_cli(void) {
