@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "calibration.h"
 #include "kv_h5.h"
 #include "kv_test.h"
 #include "kvr_text.h"
@@ -330,6 +331,46 @@ static void an_audit_gives_its_map(void) {
   expect_report(kv_tmp("audit-all"), "audit-all", figures, 3);
 }
 
+static void expect_named_when_gone(const char *file, const char *dataset);
+static const char *const calibration_figures[] = {"summary",   "ceilings",  "latencies", "loaded",
+                                                  "scatter", "footprint", "in-flight", "clocks"};
+#define CALIBRATION_PAGES 8
+
+static void a_calibration_gives_all_its_pages(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char file[1024], empty[1024];
+  strcpy(file, kv_tmp("ceilings.h5"));
+  strcpy(empty, kv_tmp("no-ceilings.h5"));
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-ceilings.h5"), file), 0);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("ceilings"), &err), KV_OK);
+  expect_report(kv_tmp("ceilings"), "ceilings", calibration_figures, CALIBRATION_PAGES);
+  char *text = pdf_text(kv_tmp("ceilings/ceilings.pdf"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "DRAM 4.63 TB/s, L2 8.75 TB/s"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "1.038 times the time of contiguous ones")); /* 4.570 / 4.403 TB/s */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "11.4 KiB in flight on each of 132 SMs")); /* 4.63e12 x 333e-9 / 132 */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "Throttled: 1 of 414 points"));
+  }
+  free(text);
+  keep(file, "calibration");
+  expect_named_when_gone(file, "microbenchmarks/footprint");
+  expect_named_when_gone(file, "ceilings/low");
+  expect_named_when_gone(file, "latencies/source");
+  kva_calibration none = {.origin = {.power_limit = NAN}}; /* a run that broke off at once */
+  (void)snprintf(none.failure, sizeof none.failure, "the device is lost");
+  CU_ASSERT_EQUAL_FATAL(kva_calibration_write(&none, empty, "x", NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(report(empty, kv_tmp("no-ceilings"), &err), KV_OK);
+  expect_report(kv_tmp("no-ceilings"), "no-ceilings", calibration_figures, CALIBRATION_PAGES);
+  text = pdf_text(kv_tmp("no-ceilings/no-ceilings.pdf"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "No ceiling was measured"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "the device is lost"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "holds no latency"));
+  }
+  free(text);
+}
+
 static void no_policy_is_said_on_valid_pages(void) {
   if (!has_gnuplot()) return;
   kv_error err = {0};
@@ -619,6 +660,7 @@ void suite_reports(void) {
       {"clocks and gains have pages", clocks_and_gains_have_pages},
       {"policies are drawn side by side", policies_are_drawn_side_by_side},
       {"an audit gives its map", an_audit_gives_its_map},
+      {"a calibration gives all its pages", a_calibration_gives_all_its_pages},
       {"no policy is said on valid pages", no_policy_is_said_on_valid_pages},
       {"a missing gnuplot names the package", a_missing_gnuplot_names_the_package},
       {"a failing gnuplot is quoted", a_failing_gnuplot_is_quoted},
