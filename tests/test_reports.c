@@ -332,6 +332,7 @@ static void an_audit_gives_its_map(void) {
 }
 
 static void expect_named_when_gone(const char *file, const char *dataset);
+static void replace_column(const char *file, const char *name, uint64_t n, double value);
 static const char *const calibration_figures[] = {"summary",   "ceilings",  "latencies", "loaded",
                                                   "scatter", "footprint", "in-flight", "clocks"};
 #define CALIBRATION_PAGES 8
@@ -369,6 +370,44 @@ static void a_calibration_gives_all_its_pages(void) {
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "holds no latency"));
   }
   free(text);
+}
+
+/* A sweep as the program writes it; then as one over two traces, the second of which holds every other simulation. */
+static void a_sweep_gives_its_pages(void) {
+  static const char *const figures[] = {"summary", "net", "costs", "pools"};
+  static const char *const traces[] = {"morning", "evening"};
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char file[1024];
+  strcpy(file, kv_tmp("swept.h5"));
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cd '%s' && '%s' sweep '%s' -g h200,sm_120 -p fifo,compact,pages-64 --pool 256Ki,384Ki,1Mi -q -o swept.h5",
+                               kv_tmp("."), kv_program("kvsim"), kv_source("traces/samples/single_long_eagle.h5")), 0);
+  expect_report(kv_tmp("swept.report"), "swept", figures, 4);
+  char *text = pdf_text(kv_tmp("swept.report/swept.pdf"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "4 policies and 3 pool sizes"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "0 of 18 pay (0 find no room)")); /* 3 policies, 3 pools, 2 GPUs */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "384Ki"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "break-even"));
+  }
+  free(text);
+  keep(file, "sweep");
+  static const char *const needed[] = {"policies/pool", "costs/net", "costs/verdict", "gpus/name"};
+  for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) expect_named_when_gone(file, needed[i]);
+  hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+  double of[10];
+  for (int i = 0; i < 10; i++) of[i] = i % 2;
+  CU_ASSERT_EQUAL(kv_h5_write_strings(h, "traces/name", 2, traces, "trace", NULL), KV_OK);
+  CU_ASSERT_EQUAL(kv_h5_write(h, "policies/trace", H5T_IEEE_F64LE, 10, of, "1", "row of /traces", KV_H5_SMALL, NULL), KV_OK);
+  (void)H5Fclose(h);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("swept-2"), &err), KV_OK);
+  text = pdf_text(kv_tmp("swept-2/swept.pdf"));
+  if (text) CU_ASSERT(strstr(text, "1: morning; 2: evening") && strstr(text, "2: 384Ki"));
+  free(text);
+  keep(file, "sweep-traces");
+  replace_column(file, "policies/trace", 10, 2);
+  CU_ASSERT_EQUAL(kvr_report(file, kv_tmp("swept-3"), share(), NULL, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "policies/trace"));
 }
 
 static void no_policy_is_said_on_valid_pages(void) {
@@ -661,6 +700,7 @@ void suite_reports(void) {
       {"policies are drawn side by side", policies_are_drawn_side_by_side},
       {"an audit gives its map", an_audit_gives_its_map},
       {"a calibration gives all its pages", a_calibration_gives_all_its_pages},
+      {"a sweep gives its pages", a_sweep_gives_its_pages},
       {"no policy is said on valid pages", no_policy_is_said_on_valid_pages},
       {"a missing gnuplot names the package", a_missing_gnuplot_names_the_package},
       {"a failing gnuplot is quoted", a_failing_gnuplot_is_quoted},
