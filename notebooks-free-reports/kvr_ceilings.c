@@ -177,9 +177,16 @@ static double put_lines(FILE *f, double y, const char *text) {
   return y;
 }
 
-/* Each assumed value with what its description says of it: the range, and why. */
+/* " (1024 to 4096)", or "" where the file has no range of this value. */
+static void range_text(const kvr_roofline *r, uint64_t i, char *text, size_t size) {
+  text[0] = '\0';
+  if (r->ranges.rows && isfinite(r->ranges.value[0][i]) && isfinite(r->ranges.value[1][i]))
+    (void)snprintf(text, size, " (%.12g to %.12g)", r->ranges.value[0][i], r->ranges.value[1][i]);
+}
+
+/* Each assumed value with its range, and what its description says of it. */
 static void put_assumed(const kvr_roofline *r, FILE *f, double y) {
-  char text[700];
+  char text[700], range[80];
   double all = assumed_count(r), shown = 0;
   if (all == 0) return;
   put_line(f, 36, y, KVR_PAGE_WIDTH - 72, true, "#333333", "Assumed values: guesses, each with its range or reason");
@@ -191,8 +198,10 @@ static void put_assumed(const kvr_roofline *r, FILE *f, double y) {
       put_line(f, 36, y, KVR_PAGE_WIDTH - 72, true, "#333333", text);
       return;
     }
-    (void)snprintf(text, sizeof text, "%.60s = %.60s %.20s: %.500s", kvr_word_at(&r->gpu_row, i),
-                   kvr_word_at(&r->gpu_value, i), kvr_word_at(&r->gpu_unit, i), kvr_word_at(&r->gpu_source, i));
+    range_text(r, i, range, sizeof range);
+    const char *unit = strcmp(kvr_word_at(&r->gpu_unit, i), "1") ? kvr_word_at(&r->gpu_unit, i) : "";
+    (void)snprintf(text, sizeof text, "%.60s = %.60s%s%s%.20s: %.400s", kvr_word_at(&r->gpu_row, i), kvr_word_at(&r->gpu_value, i), range,
+                   *unit ? " " : "", unit, kvr_word_at(&r->gpu_source, i));
     y = put_lines(f, y, text);
     shown++;
   }

@@ -75,7 +75,7 @@ typedef struct kvr_roofline {
   const kvr_job *job;
   char gpu[128], gpu_name[256], status[512], dtype[64], layout_source[512], verdict[2048];
   double heads, queries, latent, rope, row_bytes, batch, layers;
-  kvr_table points, ceilings;
+  kvr_table points, ceilings, ranges; /* ranges: low and high of /gpu; rows 0 where the file has none */
   kvr_words kernel, layout, resource, ceiling, scope, unit, kind, source, gpu_row, gpu_value, gpu_unit,
       gpu_kind, gpu_source;
   uint64_t *order; /* points by kernel, variant, prefix */
@@ -126,5 +126,15 @@ bool kvr_has_clocks(const kvr_roofline *r);
 bool kvr_has_gains(const kvr_roofline *r);
 kv_status kvr_put_clocks(const kvr_roofline *r, kv_error *err);
 kv_status kvr_put_gains(const kvr_roofline *r, kv_error *err);
+
+/* Layouts side by side, use of each resource and the roofline by level, blocks against time (kvr_resources.c): pages of files
+ * that have the columns. */
+bool kvr_has_layouts(const kvr_roofline *r);
+bool kvr_has_resources(const kvr_roofline *r);
+bool kvr_has_fill(const kvr_roofline *r);
+kv_status kvr_put_layouts(const kvr_roofline *r, kv_error *err);
+kv_status kvr_put_resources(const kvr_roofline *r, kv_error *err);
+kv_status kvr_put_levels(const kvr_roofline *r, kv_error *err);
+kv_status kvr_put_fill(const kvr_roofline *r, kv_error *err);
 
 #endif

@@ -78,10 +78,13 @@ static void expect_report(const char *dir, const char *name, const char *const *
 
 static const char *const kvsim_figures[] = {"summary",    "pool",     "fragmentation", "run-lengths",
                                             "milestones", "pool-map", "overhead"};
-static const char *const roofline_figures[] = {"summary", "roofline", "bandwidth", "time",
-                                               "ladder",  "bytes",    "ceilings", "description"};
+static const char *const roofline_figures[] = {"summary", "roofline",  "levels", "bandwidth", "time",       "ladder",
+                                               "fill",    "resources", "bytes",  "ceilings",  "description"};
 #define KVSIM_PAGES 7
-#define ROOFLINE_PAGES 8
+#define ROOFLINE_PAGES 11
+
+static void expect_named_when_gone(const char *file, const char *dataset);
+static void replace_column(const char *file, const char *name, uint64_t n, double value);
 
 static kv_status report(const char *dataset, const char *dir, kv_error *err) {
   kv_status st = kvr_report(dataset, dir, share(), NULL, err);
@@ -178,7 +181,7 @@ static void a_measured_roofline_gives_all_its_pages(void) {
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "extend_serial"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "measured"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "dram_row_bytes")); /* a missing description value is named */
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "tlb_reach = 68719476736 B: no public source found; between 4 GiB"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "tlb_reach = 68719476736 (4294967296 to 137438953472) B: no public source found; between 4 GiB"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "6 values: 3 known, 1 assumed (guesses), 2 missing"));
     CU_ASSERT_PTR_NULL(strstr(text, "Nothing was filled in"));
   }
@@ -250,8 +253,8 @@ static void add_column(const char *file, const char *name, uint64_t n, double fi
 
 /* Columns that only some files have give a page each; cut to another length they are refused. */
 static void clocks_and_gains_have_pages(void) {
-  static const char *const figures[] = {"summary", "roofline", "bandwidth", "time",     "ladder",
-                                        "gains",   "bytes",    "clocks",    "ceilings", "description"};
+  static const char *const figures[] = {"summary", "roofline",  "levels", "bandwidth", "time",     "ladder",     "gains",
+                                        "fill",    "resources", "bytes",  "clocks",    "ceilings", "description"};
   static const char *const causes[] = {"path", "work", "scatter", "placement", "serial", "memory", "overhead"};
   if (!has_gnuplot()) return;
   kv_error err = {0};
@@ -270,7 +273,7 @@ static void clocks_and_gains_have_pages(void) {
       add_column(file, name, 16, (c == 4 ? NAN : 1 + (double)c) * (k == 0 ? 1 : k == 1 ? 0.9 : 1.1), 0);
     }
   CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("clocks"), &err), KV_OK);
-  expect_report(kv_tmp("clocks"), "clocks", figures, 10);
+  expect_report(kv_tmp("clocks"), "clocks", figures, 13);
   char *text = pdf_text(kv_tmp("clocks/clocks.pdf"));
   if (text) {
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "SM clock 1830 to 1980 MHz, memory clock 3201 to 3201 MHz, power up to 400 W"));
@@ -284,6 +287,37 @@ static void clocks_and_gains_have_pages(void) {
   (void)H5Fclose(h);
   CU_ASSERT_EQUAL(kvr_report(file, kv_tmp("clocks-2"), share(), NULL, &err), KV_ERR_INPUT);
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "points/gain_serial_low"));
+}
+
+/* Measured runs: layouts side by side with intervals, resources, levels, fill, from files that this project measured. */
+static void measured_runs_show_layouts_and_resources(void) {
+  static const char *const figures[] = {"summary", "roofline",  "levels", "bandwidth", "time",     "layouts",    "ladder",
+                                        "fill",    "resources", "bytes",  "clocks",    "ceilings", "description"};
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char aged[1024], verify[1024], *text;
+  strcpy(aged, kv_tmp("aged.h5"));
+  strcpy(verify, kv_tmp("verify.h5"));
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-aged-8.h5"), aged), 0);
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-verify-8.h5"), verify), 0);
+  CU_ASSERT_EQUAL_FATAL(report(aged, kv_tmp("aged"), &err), KV_OK);
+  expect_report(kv_tmp("aged"), "aged", figures, 13);
+  if ((text = pdf_text(kv_tmp("aged/aged.pdf")))) CU_ASSERT_PTR_NOT_NULL(strstr(text, "random at prefix 192,473, 1.018 (1.015"));
+  free(text);
+  CU_ASSERT_EQUAL_FATAL(report(verify, kv_tmp("verify"), &err), KV_OK);
+  if ((text = pdf_text(kv_tmp("verify/verify.pdf")))) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "16 of 20 points leaves 1 out"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "L1 by extend_serial_32x64, 61 %")); /* counted wavefronts of one SM */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "keeps 8 of 132 SMs busy"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "60 % of the L2's"));
+  }
+  free(text);
+  keep(aged, "roofline-aged");
+  keep(verify, "roofline-verify");
+  expect_named_when_gone(aged, "points/to_contiguous_low");
+  replace_column(aged, "points/blocks", 3, 8);
+  CU_ASSERT_EQUAL(kvr_report(aged, kv_tmp("aged-2"), share(), NULL, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "points/blocks"));
 }
 
 static const char *const whatif_figures[] = {"summary", "policies", "costs", "over-time", "lengths", "pool"};
@@ -331,8 +365,6 @@ static void an_audit_gives_its_map(void) {
   expect_report(kv_tmp("audit-all"), "audit-all", figures, 3);
 }
 
-static void expect_named_when_gone(const char *file, const char *dataset);
-static void replace_column(const char *file, const char *name, uint64_t n, double value);
 static const char *const calibration_figures[] = {"summary",   "ceilings",  "latencies", "loaded",
                                                   "scatter", "footprint", "in-flight", "clocks"};
 #define CALIBRATION_PAGES 8
@@ -697,6 +729,7 @@ void suite_reports(void) {
       {"a modelled roofline says so", a_modelled_roofline_says_so},
       {"a roofline without points or ceilings", a_roofline_without_points_or_ceilings_is_valid},
       {"clocks and gains have pages", clocks_and_gains_have_pages},
+      {"measured runs show layouts and resources", measured_runs_show_layouts_and_resources},
       {"policies are drawn side by side", policies_are_drawn_side_by_side},
       {"an audit gives its map", an_audit_gives_its_map},
       {"a calibration gives all its pages", a_calibration_gives_all_its_pages},
