@@ -116,6 +116,9 @@ const char *kvr_spoken(const char *name);
 void kvr_missing_values(const kvr_roofline *r, char *text, size_t size);
 /* The last two pages' tables: ceiling-labels.gp and description-labels.gp. */
 kv_status kvr_put_ceilings(const kvr_roofline *r, kv_error *err);
+/* assumed-labels.gp, where a value of the description is a guess. */
+bool kvr_has_assumed(const kvr_roofline *r);
+kv_status kvr_put_assumed(const kvr_roofline *r, kv_error *err);
 
 /* bytes.tsv and ladder.tsv, ladder-end.tsv: a kernel at its longest prefix, first variant. */
 kv_status kvr_put_bytes(const kvr_roofline *r, kv_error *err);

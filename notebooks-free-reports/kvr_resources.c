@@ -338,9 +338,9 @@ kv_status kvr_put_fill(const kvr_roofline *r, kv_error *err) {
                     "SMs, modelled), were nothing else in the way.",
                     kvr_kernel_of(r, emptiest), extra_at(e, O_BLOCKS, emptiest), sms, kvr_count(kvr_at(r, R_PREFIX, emptiest)).text,
                     kvr_time(kvr_best_time(r, emptiest) * extra_at(e, O_BLOCKS, emptiest) / sms).text);
-  else
-    kvr_put_finding(r->job, "FIND_FILL", isfinite(sms) ? "No kernel that reads the KV has fewer blocks than the GPU has SMs (%.0f)."
-                                                       : "The number of SMs is not in this dataset (%.0f).", sms);
+  else if (isfinite(sms))
+    kvr_put_finding(r->job, "FIND_FILL", "No kernel that reads the KV and has a time has fewer blocks than the GPU has SMs (%.0f).", sms);
+  else kvr_put_finding(r->job, "FIND_FILL", "How many SMs the GPU has is not in this dataset.");
   st = kvr_job_close(r->job, &f, err);
 done:
   close_extra(e);

@@ -543,6 +543,7 @@ static kv_status export_all(kvr_roofline *r, kv_error *err) {
   if (!st && kvr_has_resources(r)) st = kvr_put_resources(r, err);
   if (!st && kvr_has_resources(r)) st = kvr_put_levels(r, err);
   if (!st && kvr_has_fill(r)) st = kvr_put_fill(r, err);
+  if (!st && kvr_has_assumed(r)) st = kvr_put_assumed(r, err);
   if (!st) st = write_cover(r, err);
   if (!st)
     st = kvr_put_footer(r->job, *r->gpu_name ? r->gpu_name : r->gpu,
@@ -568,7 +569,8 @@ static void choose_pages(const kvr_roofline *r, kvr_job *job) {
              {{"roofline-bytes.gp", "bytes"}, NULL},
              {{"roofline-clocks.gp", "clocks"}, kvr_has_clocks},
              {{"roofline-ceilings.gp", "ceilings"}, NULL},
-             {{"roofline-description.gp", "description"}, NULL}};
+             {{"roofline-description.gp", "description"}, NULL},
+             {{"roofline-assumed.gp", "assumed"}, kvr_has_assumed}};
   static kvr_page pages[sizeof all / sizeof *all];
   size_t n = 0;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -581,11 +583,11 @@ kv_status kvr_export_roofline(kvr_job *job, kv_error *err) {
   kvr_roofline *r = calloc(1, sizeof *r);
   if (!r) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", job->src.path);
   r->job = job;
-  choose_pages(r, job);
   kv_status st = read_attributes(r, err);
   if (!st) st = kvr_table_load(&job->src, "points", point_columns, R_COLUMNS, &r->points, err);
   if (!st) st = read_words(r, err);
   if (!st) st = check_indices(r, err);
+  if (!st) choose_pages(r, job);
   if (!st) st = export_all(r, err);
   close_roofline(r);
   free(r);

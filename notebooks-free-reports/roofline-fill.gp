@@ -2,9 +2,9 @@
 # idle to the same work over all of them. Axes are 1 to 10,000 blocks and 1 us to 100 ms, wider where a point lies outside.
 TITLE = "Fill: blocks against time"
 FINDING = FIND_FILL
-NOTE = SERIES > 0 ? "" : "This dataset holds no point."
+NOTE = MEASURED + MODELLED > 0 ? "" : "This dataset holds no point with a time."
 load 'page.gp'
-if (SERIES > 0) {
+if (!strlen(NOTE)) {
   KEY_COLUMNS = 4
   KEY_ROWS = KERNELS > 5 ? 3 : 2
   load 'key-open.gp'

@@ -1,4 +1,5 @@
 # roofline-validate.gp - predicted against measured time, and what is left over. Lines: equal, 12 % and 30 % to either side.
+# Axes are 10 us to 100 ms and 40 % to either side, wider only where a point lies outside.
 TITLE = "Predicted against measured"
 FINDING = FIND_VALIDATE
 NOTE = SERIES > 0 ? "" : "This dataset holds no point."
@@ -9,8 +10,10 @@ if (SERIES > 0) {
   set tmargin at screen 0.83
   set bmargin at screen 0.155
   set logscale xy 10
-  set xrange [10:1e5]
-  set yrange [10:1e5]
+  T_LOW = VALIDATE_LOW > 0 ? smaller(10.0, decade_below(VALIDATE_LOW)) : 10.0
+  T_HIGH = VALIDATE_HIGH > 0 ? larger(1e5, decade_above(VALIDATE_HIGH * 1.01)) : 1e5
+  set xrange [T_LOW:T_HIGH]
+  set yrange [T_LOW:T_HIGH]
   set format xy "%g"
   set xlabel "measured (us, log)"
   set ylabel "predicted (us, log)"
@@ -22,7 +25,8 @@ if (SERIES > 0) {
   set logscale x 10
   set lmargin at screen 0.575
   set rmargin at screen 0.957
-  set yrange [-40:40]
+  R = larger(40, 10 * ceil(VALIDATE_WORST * 1.05 / 10))
+  set yrange [-R:R]
   set ylabel "predicted over measured - 1 (%)"
   set key bottom right
   plot 0 with lines lw 1.6 lc rgb GREY notitle, 12 with lines lw 0.9 dt 2 lc rgb GREY notitle, -12 with lines lw 0.9 dt 2 lc rgb GREY notitle, \

@@ -79,9 +79,9 @@ static void expect_report(const char *dir, const char *name, const char *const *
 static const char *const kvsim_figures[] = {"summary",    "pool",     "fragmentation", "run-lengths",
                                             "milestones", "pool-map", "overhead"};
 static const char *const roofline_figures[] = {"summary", "roofline",  "levels", "bandwidth", "time",       "ladder",
-                                               "fill",    "resources", "bytes",  "ceilings",  "description"};
+                                               "fill",    "resources", "bytes",  "ceilings",  "description", "assumed"};
 #define KVSIM_PAGES 7
-#define ROOFLINE_PAGES 11
+#define ROOFLINE_PAGES 12
 
 static void expect_named_when_gone(const char *file, const char *dataset);
 static void replace_column(const char *file, const char *name, uint64_t n, double value);
@@ -254,7 +254,7 @@ static void add_column(const char *file, const char *name, uint64_t n, double fi
 /* Columns that only some files have give a page each; cut to another length they are refused. */
 static void clocks_and_gains_have_pages(void) {
   static const char *const figures[] = {"summary", "roofline",  "levels", "bandwidth", "time",     "ladder",     "gains",
-                                        "fill",    "resources", "bytes",  "clocks",    "ceilings", "description"};
+                                        "fill",    "resources", "bytes",  "clocks",    "ceilings", "description", "assumed"};
   static const char *const causes[] = {"path", "work", "scatter", "placement", "serial", "memory", "overhead"};
   if (!has_gnuplot()) return;
   kv_error err = {0};
@@ -273,7 +273,7 @@ static void clocks_and_gains_have_pages(void) {
       add_column(file, name, 16, (c == 4 ? NAN : 1 + (double)c) * (k == 0 ? 1 : k == 1 ? 0.9 : 1.1), 0);
     }
   CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("clocks"), &err), KV_OK);
-  expect_report(kv_tmp("clocks"), "clocks", figures, 13);
+  expect_report(kv_tmp("clocks"), "clocks", figures, 14);
   char *text = pdf_text(kv_tmp("clocks/clocks.pdf"));
   if (text) {
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "SM clock 1830 to 1980 MHz, memory clock 3201 to 3201 MHz, power up to 400 W"));
