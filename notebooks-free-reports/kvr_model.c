@@ -220,6 +220,12 @@ static void put_reach(const model *m) {
     }
     worst = fmax(worst, 100 * fabs(at(m, V_ERROR, i)));
   }
+  fprintf(m->job->vars, "array SERIES_DRAWN[%zu]\n", m->series_count ? m->series_count : 1);
+  for (size_t s = 0; s < m->series_count; s++) { /* a kernel without a prediction has no mark and no place in the key */
+    bool drawn = false;
+    for (uint64_t i = 0; i < m->n; i++) drawn |= series_of(m, i) == s && isfinite(at(m, V_PREDICTED, i));
+    fprintf(m->job->vars, "SERIES_DRAWN[%zu] = %d\n", s + 1, drawn);
+  }
   kvr_put_number(m->job->vars, "VALIDATE_LOW", low);
   kvr_put_number(m->job->vars, "VALIDATE_HIGH", high);
   kvr_put_number(m->job->vars, "VALIDATE_WORST", worst);
