@@ -292,7 +292,8 @@ static kv_status put_ceilings(const calibration *c, kv_error *err) {
   if (!st && configurations == 0) fputs("NaN\tNaN\n", tried);
   kvr_put_number(c->job->vars, "CEILINGS", (double)rows);
   kvr_put_number(c->job->vars, "CEILINGS_LEFT_OUT", (double)(c->ceilings.rows - rows));
-  kvr_put_finding(c->job, "FIND_CEILINGS",
+  if (rows == 0) kvr_put_finding(c->job, "FIND_CEILINGS", "%s", "");
+  else kvr_put_finding(c->job, "FIND_CEILINGS",
                   "The best median of each resource and its 95 %% interval (%.2f %% at most), among %s configurations tried: "
                   "the circles left of it. Runs a point: %.0f.",
                   worst, kvr_count((double)configurations).text, c->repeats);
@@ -341,7 +342,9 @@ static kv_status put_latencies(const calibration *c, kv_error *err) {
   kvr_put_number(c->job->vars, "LATENCIES", (double)rows);
   double dram = latency(c, "latency_dram"), l2 = latency(c, "latency_l2"), launch = latency(c, "launch_eager"),
          node = latency(c, "launch_graph_node");
-  kvr_put_finding(c->job, "FIND_LATENCIES",
+  if (!isfinite(dram) && !isfinite(l2) && !isfinite(launch))
+    kvr_put_finding(c->job, "FIND_LATENCIES", "Times of one step of a dependent chain, nothing else going on.");
+  else kvr_put_finding(c->job, "FIND_LATENCIES",
                   "Times of one step of a dependent chain, nothing else going on. DRAM answers after %s, the L2 after %s; a "
                   "launch costs %s, in a graph %s.",
                   kvr_time(dram).text, kvr_time(l2).text, kvr_time(launch).text, kvr_time(node).text);
@@ -466,7 +469,8 @@ static kv_status put_scatter(const calibration *c, kv_error *err) {
   kvr_put_number(c->job->vars, "SCATTERS", (double)drawn);
   kvr_put_number(c->job->vars, "SCATTER_MOST", most);
   kvr_put_number(c->job->vars, "RUN_MOST", runs.n ? runs.v[runs.n - 1] : 1);
-  if (mla != UINT64_MAX && base != UINT64_MAX)
+  if (drawn == 0) kvr_put_finding(c->job, "FIND_SCATTER", "%s", "");
+  else if (mla != UINT64_MAX && base != UINT64_MAX)
     kvr_put_finding(c->job, "FIND_SCATTER",
                     "Rows of 1,152 B at random places take %.3f times the time of contiguous ones (best kernel, pool of %s, cold "
                     "L2); the worst of this page takes %.2f times. Modelled: %s.",
@@ -630,7 +634,8 @@ static kv_status put_flight(const calibration *c, kv_error *err) {
     }
   kvr_put_number(c->job->vars, "FLIGHTS", 2 * (double)drawn);
   double needed = ceiling(c, "dram") * latency(c, "latency_dram") / c->sms;
-  kvr_put_finding(c->job, "FIND_FLIGHT",
+  if (!isfinite(needed) || !(c->sms > 0)) kvr_put_finding(c->job, "FIND_FLIGHT", "No ceiling of DRAM, or no latency, is known.");
+  else kvr_put_finding(c->job, "FIND_FLIGHT",
                   "The DRAM ceiling times its idle latency is %s in flight on each of %.0f SMs: less than that cannot fill it "
                   "(grey line). Modelled: %s.",
                   kvr_bytes(needed).text, c->sms, *c->model ? c->model : "nothing in this file");
@@ -702,7 +707,8 @@ static kv_status put_clocks(const calibration *c, kv_error *err) {
   kvr_put_number(vars, "THROTTLED", throttled);
   kvr_put_text(vars, "CLOCK_STRETCH", "the next microbenchmark");
   kvr_put_number(vars, "CLOCK_ROTATE", 90);
-  kvr_put_finding(c->job, "FIND_CLOCKS",
+  if (!isfinite(high[0])) kvr_put_finding(c->job, "FIND_CLOCKS", "The driver told no clock: rates cannot be tied to one.");
+  else kvr_put_finding(c->job, "FIND_CLOCKS",
                   "SM clock %.0f to %.0f MHz as read (%.0f at most), power up to %s W of %s. Throttled: %s of %s points; such a "
                   "point is a ceiling only where there is no other.",
                   low[0], high[0], c->clock, kvr_amount(high[2]).text, kvr_amount(c->power_limit).text, kvr_count(throttled).text,
