@@ -114,7 +114,7 @@ kv_status kva_calibration_model(const kva_model_plan *plan, kv_error *err) {
   if (known)
     (void)snprintf(model, sizeof model, "%.48s, %s", plan->gpu->key,
                    kvm_mem_kind(plan->gpu) == KVM_ASSUMED ? "uncalibrated, some values assumed"
-                                                          : "calibrated on gathers measured on an H200 (2026-11-29)");
+                                                          : "calibrated on gathers measured on an H200 (2026-11-29; models/measured lists which)");
   else (void)snprintf(model, sizeof model, "none: %.300s", plan->gpu ? why.text : plan->why ? plan->why : "GPU not described");
   modelled = calloc(c.rows ? c.rows : 1, sizeof *modelled);
   if (!modelled) st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", plan->in);

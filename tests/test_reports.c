@@ -384,6 +384,7 @@ static void a_calibration_gives_all_its_pages(void) {
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "1.038 times the time of contiguous ones")); /* 4.570 / 4.403 TB/s */
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "11.4 KiB in flight on each of 132 SMs")); /* 4.63e12 x 333e-9 / 132 */
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "Throttled: 1 of 414 points"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "The memory model is off by"));
   }
   free(text);
   keep(file, "calibration");
