@@ -36,7 +36,7 @@ typedef struct sweep {
   char trace[256], sha[80], origin[512], memory_model[512], token_source[256], verdict[2048];
   double row_bytes, layers, effect;
   kvr_table policies, costs, trace_column;
-  words name, gpu, verdicts, traces;
+  words name, gpu, verdicts, traces, trace_sha, trace_origin; /* the last two: n 0 where the file has none */
   const double *trace_of; /* by policy row; NULL: one trace */
   setting column[MOST_COLUMNS];
   size_t columns;
@@ -67,6 +67,10 @@ static kv_status read_traces(sweep *s, kv_error *err) {
     return KV_OK;
   kv_status st = kvr_table_load(&s->job->src, "policies", column, 1, &s->trace_column, err);
   if (!st) st = kvr_strings(&s->job->src, "traces/name", UINT64_MAX, &s->traces.text, &s->traces.width, &s->traces.n, err);
+  if (!st && H5Lexists(s->job->src.file, "traces/sha256", H5P_DEFAULT) > 0)
+    st = kvr_strings(&s->job->src, "traces/sha256", s->traces.n, &s->trace_sha.text, &s->trace_sha.width, &s->trace_sha.n, err);
+  if (!st && H5Lexists(s->job->src.file, "traces/origin", H5P_DEFAULT) > 0)
+    st = kvr_strings(&s->job->src, "traces/origin", s->traces.n, &s->trace_origin.text, &s->trace_origin.width, &s->trace_origin.n, err);
   for (uint64_t i = 0; !st && i < s->trace_column.rows; i++)
     if (!(s->trace_column.value[0][i] >= 0 && s->trace_column.value[0][i] < (double)s->traces.n))
       st = kv_fail(err, KV_ERR_INPUT, "%s: dataset '/policies/trace' row %llu: %g names none of the %llu traces", s->job->src.path,
@@ -112,6 +116,8 @@ static void close_sweep(sweep *s) {
   free(s->gpu.text);
   free(s->verdicts.text);
   free(s->traces.text);
+  free(s->trace_sha.text);
+  free(s->trace_origin.text);
   kvr_table_close(&s->policies);
   kvr_table_close(&s->costs);
   kvr_table_close(&s->trace_column);
@@ -366,12 +372,20 @@ static kv_status put_pools(const sweep *s, kv_error *err) {
 
 /* ---- the first page ---- */
 
+/* One trace as its file's attributes have it; several, or those of a file that keeps them in /traces, one by one. */
 static void cover_traces(const sweep *s, kvr_cover *c) {
-  char text[900] = "";
-  size_t at = 0;
-  for (uint64_t k = 0; k < s->traces.n && at + 90 < sizeof text; k++)
-    at += (size_t)snprintf(text + at, sizeof text - at, "%s%llu: %.70s", at ? "; " : "", (unsigned long long)k + 1, word_at(&s->traces, k));
-  kvr_cover_row(c, s->traces.n > 1 ? "Traces" : "Trace", "%s", *text ? text : s->trace);
+  enum { SHOWN = 4 };
+  if (s->traces.n == 0 || *s->trace) {
+    kvr_cover_row(c, "Trace", "%s", s->trace);
+    kvr_cover_row(c, "Origin", "%s", s->origin);
+    kvr_cover_row(c, "SHA-256", "%s", s->sha);
+  }
+  for (uint64_t k = 0; k < s->traces.n && k < SHOWN && (s->traces.n > 1 || !*s->trace); k++) {
+    char key[24];
+    (void)snprintf(key, sizeof key, s->traces.n > 1 ? "Trace %llu" : "Trace", (unsigned long long)k + 1);
+    kvr_cover_row(c, key, "%.100s  %.64s  %.300s", word_at(&s->traces, k), word_at(&s->trace_sha, k), word_at(&s->trace_origin, k));
+  }
+  if (s->traces.n > SHOWN) kvr_cover_row(c, "More traces", "%llu: see /traces of the dataset", (unsigned long long)(s->traces.n - SHOWN));
 }
 
 static kv_status write_cover(const sweep *s, kv_error *err) {
@@ -381,15 +395,14 @@ static kv_status write_cover(const sweep *s, kv_error *err) {
   if (!c) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", s->job->src.path);
   kv_status st = kvr_text_attribute(&s->job->src, "history", history, sizeof history, err);
   c->kind = "POLICIES x POOLS x GPUS  ·  kvsim sweep";
-  (void)snprintf(c->title, sizeof c->title, "%s", *s->trace ? s->trace : "trace not recorded");
+  if (s->traces.n > 1) (void)snprintf(c->title, sizeof c->title, "%llu traces", (unsigned long long)s->traces.n);
+  else (void)snprintf(c->title, sizeof c->title, "%s", *s->trace ? s->trace : s->traces.n ? word_at(&s->traces, 0) : "trace not recorded");
   memcpy(c->verdict, s->verdict, sizeof c->verdict);
   (void)snprintf(c->problem, sizeof c->problem,
-                 "The recorded schedule under %zu policies and %zu pool sizes, priced for rows of %s in %.0f layers on %s GPUs. A policy that "
+                 "The recorded schedule under %zu policies and %zu %s, priced for rows of %s in %.0f layers on %s GPUs. A policy that "
                  "gains less than %g %% of the reading time has no effect.",
-                 s->rows, s->columns, kvr_bytes(s->row_bytes).text, s->layers, kvr_count((double)s->gpu.n).text, 100 * s->effect);
+                 s->rows, s->columns, s->traces.n > 1 ? "pairs of trace and pool size" : "pool sizes", kvr_bytes(s->row_bytes).text, s->layers, kvr_count((double)s->gpu.n).text, 100 * s->effect);
   cover_traces(s, c);
-  kvr_cover_row(c, "Origin", "%s", s->origin);
-  kvr_cover_row(c, "SHA-256", "%s", s->sha);
   kvr_cover_row(c, "Simulations", "%s%s", kvr_count((double)s->policies.rows).text,
                 s->left_out ? "; not all of them fit the pages, all are in the dataset" : "");
   for (size_t k = 0; k < s->columns && at + 60 < sizeof text; k++) {
