@@ -15,52 +15,42 @@
 #include "kv_version.h"
 #include "kvsim_commands.h"
 #include "kvsim_gpu.h"
+#include "kvsim_options.h"
+#include "report.h"
 #include "whatif_output.h"
 
 #define POOLS_MOST 32u
 #define CONVENTIONS "kvsweep-1"
 
 typedef struct arguments {
-  const char *path, *output, *policy, *gpu, *pool, *row_bytes, *layers, *token_us, *jobs;
-  bool quiet, dry_run, restart;
+  kvsim_shared shared;
+  const char *pool;
+  bool restart;
 } arguments;
 
-enum { KEY_ROW = 1000, KEY_LAYERS, KEY_TOKEN, KEY_DRY, KEY_RESTART };
+enum { KEY_RESTART = 1000 };
 
 static const struct argp_option options[] = {
-    {"policy", 'p', "NAME,...", 0, "policies (default all)", 1},
-    {"gpu", 'g', "NAME,...", 0, "GPUs (default " KVSIM_GPU ")", 1},
+    KVSIM_OPTION_POLICY(1),
+    KVSIM_OPTION_GPU("", 1),
     {"pool", 'P', "SLOTS,...", 0, "pool sizes (default: the recording's)", 1},
-    {"row-bytes", KEY_ROW, "N", 0, "bytes of a slot in one layer (default 1152)", 1},
-    {"layers", KEY_LAYERS, "N", 0, "layers (default 61)", 1},
-    {"prefill-us", KEY_TOKEN, "US", 0, "time to compute one token again (default 50, assumed)", 1},
-    {"output", 'o', "FILE", 0, "dataset to write (default: the trace's name with .kvsweep.h5)", 2},
+    KVSIM_OPTION_ROW_BYTES(1),
+    KVSIM_OPTION_LAYERS(1),
+    KVSIM_OPTION_PREFILL(1),
+    KVSIM_OPTION_OUTPUT("dataset", "the trace's name with .kvsweep.h5", 2),
+    KVSIM_OPTION_REPORT(2),
     {"restart", KEY_RESTART, 0, 0, "begin anew, whatever an earlier sweep left", 2},
-    {"jobs", 'J', "N", 0, "simulations at a time (default: processors)", 2},
-    {"quiet", 'q', 0, 0, "no progress, no summary", 2},
-    {"dry-run", KEY_DRY, 0, 0, "print what would be done and stop", 2},
+    KVSIM_OPTION_JOBS(2),
+    KVSIM_OPTION_QUIET("no progress, no summary", 2),
+    KVSIM_OPTION_DRY_RUN("print what would be done and stop", 2),
     {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   arguments *a = state->input;
   switch (key) {
-    case 'p': a->policy = arg; break;
-    case 'g': a->gpu = arg; break;
     case 'P': a->pool = arg; break;
-    case 'o': a->output = arg; break;
-    case 'J': a->jobs = arg; break;
-    case 'q': a->quiet = true; break;
-    case KEY_ROW: a->row_bytes = arg; break;
-    case KEY_LAYERS: a->layers = arg; break;
-    case KEY_TOKEN: a->token_us = arg; break;
     case KEY_RESTART: a->restart = true; break;
-    case KEY_DRY: a->dry_run = true; break;
-    case ARGP_KEY_ARG:
-      if (a->path) argp_error(state, "one trace at a time");
-      a->path = arg;
-      break;
-    case ARGP_KEY_NO_ARGS: argp_error(state, "name a trace"); break;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return kvsim_take_trace(&a->shared, key, arg, state);
   }
   return 0;
 }
@@ -74,7 +64,7 @@ typedef struct state_head {
 } state_head;
 
 typedef struct plan {
-  char *output, *state, *command;
+  char *output, *report, *state, *command;
   const char *trace;
   char sha256[65];
   kvt_info info;
@@ -109,7 +99,7 @@ static kv_status resolve_pools(const arguments *a, plan *p, kv_error *err) {
 static kv_status resolve_cells(const arguments *a, plan *p, kv_error *err) {
   const kvs_policy *policy[KVS_POLICIES];
   uint32_t policies;
-  kv_status st = kvsim_policies(a->policy, policy, &policies, err);
+  kv_status st = kvsim_policies(a->shared.policy, policy, &policies, err);
   if (!st) st = resolve_pools(a, p, err);
   if (st) return st;
   p->cell = kv_guard_share((size_t)policies * p->pools * sizeof *p->cell);
@@ -151,26 +141,30 @@ static kv_status resolve(const arguments *a, plan *p, kv_error *err) {
   long processors = sysconf(_SC_NPROCESSORS_ONLN);
   uint32_t jobs = processors > 0 ? (uint32_t)processors : 1, row = 1152, layers = 61;
   double us = 50;
-  size_t stem = strlen(a->path);
-  if (stem > 3 && !strcmp(a->path + stem - 3, ".h5")) stem -= 3;
-  int ok = a->output ? ((p->output = strdup(a->output)) ? 1 : -1) : asprintf(&p->output, "%.*s.kvsweep.h5", (int)stem, a->path);
+  size_t stem = strlen(a->shared.path);
+  if (stem > 3 && !strcmp(a->shared.path + stem - 3, ".h5")) stem -= 3;
+  int ok = a->shared.output ? ((p->output = strdup(a->shared.output)) ? 1 : -1) : asprintf(&p->output, "%.*s.kvsweep.h5", (int)stem, a->shared.path);
+  if (ok < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  stem = strlen(p->output);
+  if (stem > 3 && !strcmp(p->output + stem - 3, ".h5")) stem -= 3;
+  ok = a->shared.report ? ((p->report = strdup(a->shared.report)) ? 1 : -1) : asprintf(&p->report, "%.*s.report", (int)stem, p->output);
   if (ok < 0 || asprintf(&p->state, "%s.unfinished", p->output) < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  if (kv_cli_same_file(p->output, a->path)) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
-  const char *base = strrchr(a->path, '/');
-  p->trace = base ? base + 1 : a->path;
-  kv_status st = small_number(a->jobs, "--jobs", 64, &jobs, err);
-  if (!st) st = small_number(a->row_bytes, "--row-bytes", 1u << 20, &row, err);
-  if (!st) st = small_number(a->layers, "--layers", 1u << 16, &layers, err);
-  if (!st) st = kvsim_real(a->token_us, "--prefill-us", 0, 1e9, &us, err);
+  if (kv_cli_same_file(p->output, a->shared.path)) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
+  const char *base = strrchr(a->shared.path, '/');
+  p->trace = base ? base + 1 : a->shared.path;
+  kv_status st = small_number(a->shared.jobs, "--jobs", 64, &jobs, err);
+  if (!st) st = small_number(a->shared.row_bytes, "--row-bytes", 1u << 20, &row, err);
+  if (!st) st = small_number(a->shared.layers, "--layers", 1u << 16, &layers, err);
+  if (!st) st = kvsim_real(a->shared.token_us, "--prefill-us", 0, 1e9, &us, err);
   p->prices = (kvs_prices){.row_bytes = row, .layers = layers, .token_seconds = us * 1e-6, .effect = KVS_EFFECT};
-  p->run = (kvs_cells_options){.path = a->path, .whatif = kvs_whatif_options_default(), .jobs = jobs, .arg = p, .progress = on_progress,
+  p->run = (kvs_cells_options){.path = a->shared.path, .whatif = kvs_whatif_options_default(), .jobs = jobs, .arg = p, .progress = on_progress,
                                .finished = on_finished};
   kvs_whatif_options *w = &p->run.whatif;
   w->row_bytes = row;
   w->layers = layers;
   w->every = (uint32_t)(p->info.steps / 256 + 1);
   w->detail_every = 16;
-  if (!st) st = kvsim_gpus(a->gpu, row, p->gpu, w->cost, &p->gpus, err);
+  if (!st) st = kvsim_gpus(a->shared.gpu, row, p->gpu, w->cost, &p->gpus, err);
   w->costs = p->gpus;
   return st ? st : resolve_cells(a, p, err);
 }
@@ -281,21 +275,27 @@ static void print_summary(const plan *p) {
   }
 }
 
+static kv_status make_report(const plan *p, kv_error *err) {
+  char share[4096];
+  kv_status st = kv_cli_share("notebooks-free-reports", share, sizeof share, err);
+  return st ? st : kvr_report(p->output, p->report, share, NULL, err);
+}
+
 static kv_status sweep(const arguments *a, plan *p, kv_error *err) {
   make_head(p);
   if (!a->restart) read_kept(p);
   begin_keeping(p);
-  kv_progress_begin(&p->progress, "sweep", a->quiet);
+  kv_progress_begin(&p->progress, "sweep", a->shared.quiet);
   kv_status st = run_range(p, 0, 1, err);
   for (uint32_t i = 1; i < p->cells; i++)
     if (!p->cell[i].done) p->cell[i].map_step = p->cell[0].result.map_step;
   if (!st) st = run_range(p, 1, p->cells, err);
   kv_progress_end(&p->progress);
-  if (!st) st = write_dataset(p, a->token_us ? "--prefill-us" : "assumed", err);
+  if (!st) st = write_dataset(p, a->shared.token_us ? "--prefill-us" : "assumed", err);
   if (p->kept) (void)fclose(p->kept);
   if (!st) (void)unlink(p->state);
-  if (!st && !a->quiet) print_summary(p);
-  return st;
+  if (!st && !a->shared.quiet) print_summary(p);
+  return st || a->shared.no_report ? st : make_report(p, err);
 }
 
 kv_status kvsim_sweep(int argc, char **argv, kv_error *err) {
@@ -311,16 +311,17 @@ kv_status kvsim_sweep(int argc, char **argv, kv_error *err) {
   argp_err_exit_status = 2;
   p.command = kv_cli_command_line(argc, argv);
   (void)argp_parse(&argp, argc, argv, 0, NULL, &a);
-  kv_status st = kvt_reader_open(a.path, &reader, &p.info, err);
+  kv_status st = kvt_reader_open(a.shared.path, &reader, &p.info, err);
   if (!st) kvt_reader_close(reader);
-  if (!st) st = kv_sha256_file(a.path, p.sha256, err);
+  if (!st) st = kv_sha256_file(a.shared.path, p.sha256, err);
   if (!st) st = resolve(&a, &p, err);
-  if (!st && a.dry_run)
+  if (!st && a.shared.dry_run)
     printf("%s: %u simulations of %s, priced on %u GPUs, %u at a time\n", p.output, p.cells, p.trace, p.gpus, p.run.jobs);
   else if (!st)
     st = sweep(&a, &p, err);
   kv_guard_unshare(p.cell, p.cells * sizeof *p.cell);
   free(p.output);
+  free(p.report);
   free(p.state);
   free(p.command);
   return st;
