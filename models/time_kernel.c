@@ -78,7 +78,7 @@ static int merge_entry(reader *r, const char *key, const char *text) {
     unsigned *to;
   } field[] = {{"teams", &m->teams},
                {"at_once", &m->at_once},
-               {"above", &m->above},
+               {"room", &m->room},
                {"registers", &m->registers},
                {"shared_bytes", &m->shared_bytes}};
   for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
@@ -109,7 +109,7 @@ static int new_section(reader *r, const char *section) {
   if (!strncmp(section, "merge", 5)) {
     /* [merge NAME] and [merge NAME OTHER]: kinds of warps of the same launch */
     bool more = r->to->merges && strrchr(section, ' ') != strchr(section, ' ');
-    if (!more && r->to->merges == KVM_MAX_MERGES) return fail(r, "more than 2 merges", "");
+    if (!more && r->to->merges == KVM_MAX_MERGES) return fail(r, "more than 5 merges", "");
     if (!more) r->to->merge[r->to->merges++] = (kvm_merge){.teams = 1, .at_once = 1};
     kvm_block *b = &r->to->merge[r->to->merges - 1].block;
     if (b->roles == KVM_MAX_ROLES) return fail(r, "more than 4 kinds of warps", "");
@@ -147,11 +147,11 @@ static int entry(void *arg, const char *section, const char *key, const char *te
 static const struct {
   const char *name;
   size_t offset;
-} whole_fields[] = {WHOLE(block_rows),     WHOLE(pad_rows),        WHOLE(tile_tokens),  WHOLE(stages),
-                    WHOLE(threads),        WHOLE(registers),       WHOLE(shared_bytes), WHOLE(k_reads),
-                    WHOLE(v_reads),        WHOLE(q_reads),         WHOLE(score_bytes),  WHOLE(index_bytes),
-                    WHOLE(block_elements), WHOLE(row_bytes),       WHOLE(min_tiles),    WHOLE(missing_units),
-                    WHOLE(units),          WHOLE(launched_per_sm), WHOLE(piece_slack)};
+} whole_fields[] = {WHOLE(block_rows),     WHOLE(pad_rows),       WHOLE(tile_tokens),  WHOLE(stages),
+                    WHOLE(threads),        WHOLE(registers),      WHOLE(shared_bytes), WHOLE(k_reads),
+                    WHOLE(v_reads),        WHOLE(q_reads),        WHOLE(score_bytes),  WHOLE(index_bytes),
+                    WHOLE(block_elements), WHOLE(row_bytes),      WHOLE(min_tiles),    WHOLE(missing_units),
+                    WHOLE(units),          WHOLE(launched_per_sm)};
 #define TRUTH(f) \
   { #f, offsetof(kvm_structure, f) }
 static const struct {

@@ -11,11 +11,14 @@
  * the first tile; may be left out tile        = ...               ; each tile, may go on over indented lines
  *     end         = ...               ; after the last
  *
- *     [merge main]                    ; of a split kernel: the launch that merges partial results, at most 2
+ *     [merge main]                    ; of a split kernel: the launch that merges partial results, at most 5
  *     registers = 88, shared_bytes = ..., count = 16, begin, tile, end: a tile is one turn over the partials
- *     teams     = 8                   ; blocks a unit of 8 query rows, and parts that its partials are shared out to
+ *     teams     = 8                   ; blocks a unit of 8 query rows, and parts that its partials are shared
+ *                                       out to
  *     at_once   = 9                   ; partials a turn and team
- *     above     = 4                   ; used where blocks > above x requests x groups; of several the largest counts
+ *     room      = 125                 ; used where its blocks are at most that many hundredths of the SMs (0:
+ *                                       always); of several the first that may be used
+ *     [merge main rest]               ; another kind of warps of the same launch
  *
  * `units` in [structure] says how many units of 8 query rows a block must have for the program to be its own: a kernel
  * that is compiled for several numbers has a file each, of the same name.
@@ -29,11 +32,11 @@
 #include "verify.h"
 
 typedef struct kvm_merge {
-  unsigned teams, at_once, above;
+  unsigned teams, at_once, room;
   uint32_t registers, shared_bytes;
-  kvm_block block; /* one role */
+  kvm_block block;
 } kvm_merge;
-enum { KVM_MAX_MERGES = 2 };
+enum { KVM_MAX_MERGES = 5 };
 
 typedef struct kvm_declared {
   char key[KVM_NAME]; /* the file's name without .ini */

@@ -309,15 +309,13 @@ static kv_status kernel_time(const kvm_question *q, const trial *x, kvm_time_mem
   return KV_OK;
 }
 
-/* Of the declared merges the one for this many blocks; NULL for none. */
-static const kvm_merge *merge_of(const kvm_question *q, double sms) {
-  const kvm_merge *best = NULL;
-  double pieces = (double)q->problem->batch * (double)q->work->side;
+/* Of the declared merges the first that may be used; NULL for none. */
+static const kvm_merge *merge_of(const kvm_question *q, double units) {
   for (unsigned i = 0; i < q->kernel->merges; i++) {
     const kvm_merge *m = &q->kernel->merge[i];
-    if (sms > m->above * pieces && (!best || m->above > best->above)) best = m;
+    if (!m->room || units * m->teams <= floor(q->timing->sms * m->room / 100)) return m;
   }
-  return best;
+  return NULL;
 }
 
 /* s of the merge: its own launch, whose blocks each sum up the partials of a unit of query rows, out of the
@@ -325,7 +323,8 @@ static const kvm_merge *merge_of(const kvm_question *q, double sms) {
 static kv_status merge_time(const kvm_question *q, const trial *x, kvm_time_memo *memo, double *seconds,
                             kv_error *err) {
   const kvm_work *w = q->work;
-  const kvm_merge *m = merge_of(q, q->timing->sms);
+  double pieces = (double)q->problem->batch * (double)w->side;
+  const kvm_merge *m = merge_of(q, pieces * w->units);
   double rate = isnan(x->v[KVM_P_L2_RATE]) ? x->v[KVM_P_DRAM_RATE] : x->v[KVM_P_L2_RATE], cycles = 0;
   *seconds = 0;
   if (!(w->partial_bytes > 0) || q->kernel->launches < 2) return KV_OK;
@@ -333,7 +332,7 @@ static kv_status merge_time(const kvm_question *q, const trial *x, kvm_time_memo
     *seconds = 3 * x->v[KVM_P_L2_LATENCY] / x->v[KVM_P_CLOCK] + w->partial_bytes / 2 / rate;
     return KV_OK;
   }
-  double pieces = (double)q->problem->batch * (double)w->side, blocks = pieces * w->units * m->teams;
+  double blocks = pieces * w->units * m->teams;
   kvm_sm sm = machine_of(q, x, fmin(q->timing->sms, blocks));
   kvm_sm_time one;
   const launch l = {&m->block, blocks, fmax(1, ceil(ceil(w->segments / pieces) / (m->teams * m->at_once))),

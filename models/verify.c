@@ -146,7 +146,7 @@ double kvm_ridge(const kvm_roofs *roofs) {
  * tiles of 32 two warps the same ones), its 64 columns of V, and all weights. split_verify and split_per_head
  * are one kernel: 4 warps read a quarter of K each, 4 others a quarter of V; of a score's partial sums 3
  * cross the warps (12 B written and read), its weight (2 B) is written once and read by 4. */
-#define SPLIT_SHARED(units) (4 * 16 * (1152 + 16) + 3680 * (units) + 176)
+#define SPLIT_SHARED(units) (4 * 16 * 1152 + 3680 * (units) + 176)
 kvm_structure kvm_kernel(unsigned which, int sm) {
   bool small = sm == 86 || sm == 89 || (sm >= 120 && sm <= 129);
   uint32_t tile = small ? 32 : 64;
@@ -306,40 +306,15 @@ static uint64_t greatest_divisor(uint64_t a, uint64_t b) {
   return a;
 }
 
-/* Tiles of a piece when a batch is cut into whole pieces (sv_even_pieces() of kernels/attn_split.h): the
- * shortest of 32 lengths, from the equal share on in steps of a 64th, that gives no block two; 0 for none. */
-static double even_pieces(const kvm_structure *k, const kvm_verify *p, uint64_t blocks, uint64_t side,
-                          double per_request) {
-  double share = ceil((double)p->batch * per_request * (double)side / (double)blocks),
-         least = fmax(share, k->min_tiles);
-  if (!k->piece_slack || p->batch < 2 || p->batch > 32 || !(per_request > 0)) return 0;
-  for (int i = 0; i < 32; i++) {
-    double piece = least + floor((least * i + 63) / 64);
-    double pieces = (double)p->batch * ceil(per_request / piece) * (double)side;
-    if (pieces <= (double)blocks && piece <= share + k->piece_slack) return piece;
-  }
-  return 0;
-}
-
 /* The even split (kernels/attn_split.h): the tiles of all requests and groups stand in one list that the
  * blocks share out. Where that leaves less than 1 block in 32 idle, each group has a list and blocks of its
  * own, so that blocks side by side read the same rows at the same time. */
 static void place_evenly(const kvm_structure *k, const kvm_verify *p, double sms, uint64_t side,
-                         double per_request, bool alike, kvm_work *w) {
+                         double per_request, kvm_work *w) {
   uint64_t blocks = (uint64_t)sms * (k->launched_per_sm ? k->launched_per_sm
                                      : w->blocks_per_sm ? w->blocks_per_sm
                                                         : 1);
-  double piece = alike ? even_pieces(k, p, blocks, side, per_request) : 0;
   w->aligned = blocks % side * 32 <= blocks && side <= blocks;
-  if (piece > 0) {
-    w->segments = (double)p->batch * ceil(per_request / piece) * (double)side;
-    w->blocks = (uint64_t)w->segments;
-    w->block_tiles = fmin(piece, per_request);
-    w->block_segments = 1;
-    w->splits = (uint32_t)ceil(per_request / piece);
-    w->aligned = true; /* the groups' pieces begin at the same rows at the same time */
-    return;
-  }
   double lists = w->aligned ? (double)side : 1, list = w->tiles / lists,
          pieces = (double)p->batch * (double)side / lists;
   double share = fmax(ceil(list / (double)(w->aligned ? blocks / side : blocks)), fmax(k->min_tiles, 1));
@@ -370,7 +345,7 @@ static void place(const kvm_structure *k, const kvm_verify *p, double sms, uint6
   w->tiles = (double)side * tiles;
   w->block_segments = 1;
   if (k->split && k->even && !isnan(sms)) {
-    place_evenly(k, p, sms, side, alike ? (double)per_request : fmax(1, floor(tiles / p->batch)), alike, w);
+    place_evenly(k, p, sms, side, alike ? (double)per_request : fmax(1, floor(tiles / p->batch)), w);
     return;
   }
   w->splits = split_count(k, p, side, sms, w->blocks_per_sm);

@@ -135,9 +135,6 @@ typedef struct kvm_structure {
   uint32_t index_bytes;      /* a slot number */
   uint32_t block_elements;   /* elements grid only */
   uint32_t min_tiles;        /* with even: no share is smaller */
-  uint32_t
-      piece_slack; /* with even: 2 to 32 requests are cut into pieces of equal length, at most one a block,
-                      where that costs at most this many tiles more than the equal share; 0: never */
   uint32_t launched_per_sm; /* with even: blocks launched an SM; 0: as many as it has room for */
   uint32_t missing_units; /* blocks of that many units of 8 query rows are executed as if they had one more */
   uint32_t units;         /* units that a kernel's program is for; 0: any number */
@@ -165,7 +162,7 @@ typedef struct kvm_work {
   uint32_t units;         /* query rows of a block as executed, in units of 8 */
   double segments; /* runs of tiles of one request and group: each starts, ends and gives a partial result */
   uint32_t block_segments;  /* at most on one block */
-  uint32_t merge_per_sm[2]; /* resident blocks of the merges that a program declares (kvm_declared_work()) */
+  uint32_t merge_per_sm[5]; /* resident blocks of the merges that a program declares (kvm_declared_work()) */
   bool aligned;             /* blocks side by side walk the same rows at the same time */
   double sharing; /* blocks that one fetch of a row out of memory serves, on average: `side` where they are
                      aligned, or where the L2 keeps what one of them fetched until the others come */

@@ -19,9 +19,10 @@ registers() { # NAME FUNCTION
   awk -v f="$2" '/Compiling entry/ { on = index($0, f) } on && /Used/ { sub(/.*Used /, ""); print $1 + 0; exit }' "$work/$1.ptxas"
 }
 
-program() { # NAME FUNCTION KEY SUBSTITUTIONS [HINTS]: models/kernels/KEY.ini
+program() { # NAME FUNCTION KEY SUBSTITUTIONS [HINTS [MORE]]: models/kernels/KEY.ini; MORE: a file to go behind the hints
   hints=${5:-$1}.hints
   sed -e "s/@ARCH@/$arch/g; s/@COMPILER@/$compiler/g; s/@REGISTERS@/$(registers "$1" "$2")/g; $4" "$here/$hints" >"$work/hints.ini"
+  if [ -n "${6:-}" ]; then cat "$6" >>"$work/hints.ini"; fi
   { echo "; Written by \`make programs\`: kernels/programs/$hints says how to read it, models/time_program.h what the words mean."
     "$roofline" program --hints "$work/hints.ini" "$work/$1.sass"; } >"$work/out.ini"
   mv "$work/out.ini" "$out/$3.ini"
@@ -41,16 +42,25 @@ for tile in 32 64; do
     "s/@TILE@/$tile/g; s/@SHARED@/$((32 * 1152 + tile * 1024 + 32 * tile * 2 + 9 * 32 * 4))/"
 done
 
+# as sv_start_merge() has it; 16 warps a block
+merge() { # TEAMS AT_ONCE BLOCKS ROOM
+  drop=
+  if [ "$1" = 1 ]; then drop='/^;rest/,/^;end/d'; fi
+  sed -e "s/@TEAMS@/$1/g; s/@ATONCE@/$2/g; s/@BLOCKS@/$3/g; s/@ROOM@/$4/; s/@WARPS@/$((16 / $1))/; s/@REST@/$((16 - 16 / $1))/
+    s/@REGISTERS@/$(registers split_verify "sv_merge_kernelILi${1}ELi${2}ELi${3}E")/; s/@SHARED@/$((512 * 32 + 64 * $1))/
+    $drop" "$here/merge.hints"
+}
+
 # units of 8 query rows; score warps 1 to 3 that own as many units as warp 0, and that own one less
 split() { # NAME DESCRIPTION UNITS OWNERS OTHERS
   drop=
   if [ "$4" = 0 ]; then drop="$drop;/^;owners/,/^;end/d"; fi
   if [ "$5" = 0 ]; then drop="$drop;/^;others/,/^;end/d"; fi
   program split_verify "sv_kernelILi${3}ELi0E" "$1_$3" "s/@NAME@/$1/g; s/@DESCRIPTION@/$2/; s/@UNITS@/$3/g
-    s/@OWNERS@/$4/; s/@OTHERS@/$5/; s/@TURNS@/$((($3 + 1) / 2))/; s/@SHARED@/$(smem "$3")/
-    s/@REGISTERS8@/$(registers split_verify sv_merge_kernelILi8E)/; s/@REGISTERS1@/$(registers split_verify sv_merge_kernelILi1E)/$drop" split
+    s/@OWNERS@/$4/; s/@OTHERS@/$5/; s/@TURNS@/$((($3 + 1) / 2))/; s/@SHARED@/$(smem "$3")/$drop" split "$work/merges"
 }
 listing split_verify
+{ merge 8 9 1 125; merge 4 9 1 125; merge 2 9 1 125; merge 1 9 1 125; merge 1 4 2 0; } >"$work/merges"
 while read -r units owners others; do
   split split_verify "the prefix split over the GPU, rows shared by all queries and heads of a block" "$units" "$owners" "$others"
   split split_per_head "the prefix split over the GPU, but every head reads each row again" "$units" "$owners" "$others"
