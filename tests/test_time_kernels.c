@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "kv_test.h"
+#include "time_calibrate.h"
 #include "time_model.h"
 
 static kvm_gpus gpus, pipes;
@@ -127,6 +128,23 @@ static void every_gpu_gets_a_time(void) {
   }
 }
 
+/* What was measured between warps stands above the pipes' file; a turn's branch is taken off. */
+static void hops_are_calibrated(void) {
+  const kvm_gpu *gpu;
+  kva_calibrated about;
+  CU_ASSERT_EQUAL_FATAL(kvm_gpus_find(&gpus, "h200", &gpu, NULL), KV_OK);
+  kvm_roofs roofs = kvm_roofs_of(gpu);
+  kvm_timing t = kvm_timing_of(gpu, kvm_pipes_find(&pipes, 90), &roofs);
+  CU_ASSERT_EQUAL_FATAL(
+      kva_time_calibrate(kv_source("models/measured/h200-hop-ceilings.h5"), &t, &roofs, &about, NULL), KV_OK);
+  CU_ASSERT_DOUBLE_EQUAL(t.p[KVM_P_BRANCH_LATENCY].value, 13.9, 0.05);
+  CU_ASSERT_DOUBLE_EQUAL(t.p[KVM_P_MBARRIER_LATENCY].value, 48.1 - 13.9, 0.1);
+  CU_ASSERT_DOUBLE_EQUAL(t.p[KVM_P_MBARRIER_HOP].value, 83.7 - 13.9, 0.1);
+  CU_ASSERT_DOUBLE_EQUAL(t.p[KVM_P_LDMATRIX_LATENCY].value, 34.1, 0.05);
+  CU_ASSERT(t.p[KVM_P_MBARRIER_HOP].kind == KVM_MEASURED);
+  CU_ASSERT(t.p[KVM_P_COPY_CYCLES].kind == KVM_ASSUMED); /* not in that file */
+}
+
 static void predictions_are_quick(void) {
   struct timespec from, to;
   for (int k = 0; k < KERNELS; k++) {
@@ -146,12 +164,10 @@ static void predictions_are_quick(void) {
 }
 
 void suite_time_kernels(void) {
-  static const kv_test_case cases[] = {{"tokens", more_tokens_take_longer},
-                                       {"rows", more_rows_take_longer},
-                                       {"batch", a_batch_is_shared_out},
-                                       {"merge", the_merge_is_part_of_it},
-                                       {"GPUs", every_gpu_gets_a_time},
-                                       {"quick", predictions_are_quick},
-                                       {NULL, NULL}};
+  static const kv_test_case cases[] = {
+      {"tokens", more_tokens_take_longer}, {"rows", more_rows_take_longer},
+      {"batch", a_batch_is_shared_out},    {"merge", the_merge_is_part_of_it},
+      {"GPUs", every_gpu_gets_a_time},     {"calibrated hops", hops_are_calibrated},
+      {"quick", predictions_are_quick},    {NULL, NULL}};
   kv_suite("time_kernels", cases);
 }
