@@ -179,8 +179,9 @@ static kv_status print_json(const kva_readings *m, size_t sets, const kva_score 
     for (size_t i = 0; i < m[k].n; i++) {
       const kva_reading *s = &m[k].sample[i];
       (void)json_array_append_new(
-          points, json_pack("{s:s, s:s, s:s, s:i, s:I, s:f, s:o, s:o, s:o}", "gpu", m[k].gpu, "kernel",
-                            s->kernel, "layout", s->layout, "heads", (int)s->problem.heads, "prefix",
+          points, json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:I, s:f, s:o, s:o, s:o}", "gpu", m[k].gpu,
+                            "kernel", s->kernel, "layout", s->layout, "heads", (int)s->problem.heads,
+                            "queries", (int)s->problem.queries, "batch", (int)s->problem.batch, "prefix",
                             (json_int_t)s->problem.longest, "measured_s", s->measured, "predicted_s",
                             number(s->predicted), "low_s", number(s->predicted_low), "high_s",
                             number(s->predicted_high)));
