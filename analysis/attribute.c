@@ -104,6 +104,11 @@ static void interval(double *v, size_t n, double value, double *low, double *hig
   *high = fmax(value, gsl_stats_quantile_from_sorted_data(v, 1, kept, 0.975));
 }
 
+/* A sample without its launches. */
+static double within(double sample, double launches) {
+  return isnan(sample) || !(launches > 0) ? sample : fmax(sample - launches, sample / 100);
+}
+
 static void find_intervals(const kva_evidence *e, kva_attribution *a) {
   static const size_t n = KVA_DRAWS;
   double nats[KVM_CAUSES][KVA_DRAWS], gain[KVM_CAUSES][KVA_DRAWS];
@@ -114,8 +119,9 @@ static void find_intervals(const kva_evidence *e, kva_attribution *a) {
     draw d;
     double t[8], s[KVM_CAUSES], g[KVM_CAUSES], common = gsl_ran_gaussian(rng, e->common_error);
     draw_roofs(rng, e, &d.roofs);
-    d.t5 = draw_time(rng, &e->resident, common);
-    d.t6 = draw_time(rng, &e->kernel, common);
+    double launches = uniform(rng, &e->launches, e->launches.value);
+    d.t5 = within(draw_time(rng, &e->resident, common), launches);
+    d.t6 = within(draw_time(rng, &e->kernel, common), launches);
     d.t7 = draw_time(rng, &e->whole, common);
     climb(e, &d, t);
     shares(t, s);
@@ -211,7 +217,9 @@ static void write_verdict(const char *name, const kva_evidence *e, kva_attributi
 
 void kva_attribute(const char *name, const kva_evidence *e, kva_attribution *a) {
   double nats[KVM_CAUSES], gain[KVM_CAUSES];
-  draw d = {*e->roofs, centre(&e->resident), centre(&e->kernel), centre(&e->whole)};
+  const double launches = e->launches.value;
+  draw d = {*e->roofs, within(centre(&e->resident), launches), within(centre(&e->kernel), launches),
+            centre(&e->whole)};
   const unsigned missing = kvm_ladder_of(e->useful, e->work, e->roofs, 1).missing;
   *a = (kva_attribution){.largest = KVM_CAUSES, .whole = true};
   climb(e, &d, a->t);

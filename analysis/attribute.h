@@ -33,6 +33,8 @@ typedef struct kva_evidence {
                                NULL: by their kind */
   double scatter;           /* T3 / T2 where memory binds: 1 contiguous, NaN not known */
   kva_timing resident, kernel, whole; /* T5, T6, T7 */
+  kvm_estimate launches; /* s that the samples of resident and of kernel hold beside the kernels: launches.
+                            They are taken off, but for a hundredth of a sample; value 0: none */
   double common_error; /* standard deviation of ln t that the three times share (the model's own error) */
   const double
       *gain; /* KVM_CAUSES gains that a model found, NaN where it did not; NULL: from the ladder alone */

@@ -6,7 +6,7 @@
 CUDA_ARCHS ?= 80 86 89 90 100 120
 # Faults planted for the emulation's tests are for the host only; microbenchmarks and the harness for a real GPU only.
 CUDASRC    := $(filter-out kernels/attn_probe.cu,$(sort $(wildcard kernels/*.cu)))
-DEVICESRC  := kernels/attn_device.cu kernels/gpu_info.cu kernels/harness_device.cu $(wildcard kernels/ceil*.cu)
+DEVICESRC  := kernels/attn_device.cu kernels/gpu_info.cu kernels/harness_device.cu $(wildcard kernels/ceil*.cu kernels/plant*.cu)
 EMUSRC     := $(filter-out $(DEVICESRC),$(wildcard kernels/*.cu))
 
 CXXFLAGS_EMU = -std=c++17 $(OPT) -Wall -Wextra -Wno-unknown-pragmas $(WERROR) $(SANFLAGS) -fPIC -fno-exceptions -fno-rtti \
