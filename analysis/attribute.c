@@ -36,13 +36,22 @@ static void shares(const double t[8], double nats[KVM_CAUSES]) {
   }
 }
 
-/* Gains by the ladder alone. Where a cause lies under the busiest unit's bound, the others may step in first.
- */
-static void ladder_gains(const double t[8], double gain[KVM_CAUSES]) {
+/* How many times its even share the busiest SM has; NaN where that is not known. */
+static double crowding(const kva_evidence *e) {
+  double most = NAN;
+  for (int r = 0; r < KVM_RESOURCES; r++)
+    if (e->work->chip[r] > 0) most = fmax(most, e->work->sm[r] * e->roofs->sms / e->work->chip[r]);
+  return most >= 1 ? most : NAN;
+}
+
+/* Gains by the ladder alone. Spread evenly, an SM's chains and misses shrink with its share of the work, until
+ * a limit of the chip steps in. */
+static void ladder_gains(const kva_evidence *e, const double t[8], double gain[KVM_CAUSES]) {
+  const double chip = isnan(t[3]) ? t[2] : t[3], crowd = crowding(e), after = t[7] - t[6] + fmax(chip, t[6] / crowd);
   gain[KVM_C_PATH] = t[1] / t[0];
   gain[KVM_C_WORK] = t[2] / t[1];
   gain[KVM_C_SCATTER] = t[7] / (t[7] - (t[3] - t[2]));
-  gain[KVM_C_PLACEMENT] = t[4] / (isnan(t[3]) ? t[2] : t[3]);
+  gain[KVM_C_PLACEMENT] = isnan(crowd) || isnan(t[7]) ? t[4] / chip : fmax(1, t[7] / after);
   gain[KVM_C_SERIAL] = t[7] / (t[7] - (t[5] - t[4]));
   gain[KVM_C_MEMORY] = t[7] / (t[7] - (t[6] - t[5]));
   gain[KVM_C_OVERHEAD] = t[7] / t[6];
@@ -125,7 +134,7 @@ static void find_intervals(const kva_evidence *e, kva_attribution *a) {
     d.t7 = draw_time(rng, &e->whole, common);
     climb(e, &d, t);
     shares(t, s);
-    ladder_gains(t, g);
+    ladder_gains(e, t, g);
     for (int i = 0; i < KVM_CAUSES; i++) {
       nats[i][k] = s[i];
       gain[i][k] = g[i];
@@ -138,7 +147,7 @@ static void find_intervals(const kva_evidence *e, kva_attribution *a) {
     if (!c->known) continue;
     interval(nats[i], n, c->nats, &c->low, &c->high);
     double ladder[KVM_CAUSES];
-    ladder_gains(a->t, ladder);
+    ladder_gains(e, a->t, ladder);
     middle = ladder[i];
     interval(gain[i], n, middle, &c->gain_low, &c->gain_high);
     if (middle > 0 && c->gain > 0) { /* the model's gain with the spread of the ladder's */
@@ -224,7 +233,7 @@ void kva_attribute(const char *name, const kva_evidence *e, kva_attribution *a) 
   *a = (kva_attribution){.largest = KVM_CAUSES, .whole = true};
   climb(e, &d, a->t);
   shares(a->t, nats);
-  ladder_gains(a->t, gain);
+  ladder_gains(e, a->t, gain);
   for (int i = 0; i < KVM_CAUSES; i++) {
     kva_cause *c = &a->cause[i];
     *c = (kva_cause){.known = !isnan(nats[i]), .nats = nats[i], .gain = gain[i]};

@@ -33,6 +33,7 @@ kvm_work kva_experiments_work(const kva_experiments *x) {
   const double blocks = (double)s->blocks;
   kvm_work w = {.fits = true, .blocks = s->blocks, .busy_sms = fmin(blocks, x->sms)};
   described(s, &w);
+  w.chip[KVM_DRAM] = fmax(w.chip[KVM_DRAM], x->useful_bytes); /* slot numbers and queries come from there too */
   if (c) {
     w.chip[KVM_DRAM] = larger(w.chip[KVM_DRAM], c->dram_read + c->dram_write);
     /* reads of the L2 are no such figure: where it is in two partitions, what one fetches from the other

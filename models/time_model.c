@@ -79,7 +79,9 @@ static kvm_estimate link_rate(const kvm_timing *t, const kvm_roofs *roofs) {
 }
 
 kvm_timing kvm_timing_of(const kvm_gpu *gpu, const kvm_gpu *pipes, const kvm_roofs *roofs) {
-  kvm_timing t = {.sms = roofs->sms, .mma_best = roofs->mma_best.rate};
+  kvm_timing t = {.sms = roofs->sms,
+                  .mma_best = roofs->mma_best.rate,
+                  .near_bytes = kvm_gpu_number(gpu, "smem_per_sm")};
   for (int i = 0; i < KVM_PARAMETERS; i++) {
     const char *name = parameter_names[i];
     kvm_estimate own = own_value(gpu, name), shared = described(pipes, name);
@@ -224,6 +226,15 @@ static kvm_parameter clock_of(const kvm_question *q) {
   return KVM_P_CLOCK;
 }
 
+/* The 64 rows that slots are aliased to lie in what the blocks' shared memory leaves of an SM's L1. */
+enum { ALIASED_ROWS = 64 };
+static bool rows_in_l1(const kvm_question *q) {
+  const kvm_work *w = q->work;
+  double resident = fmin(w->blocks_per_sm ? w->blocks_per_sm : 1, ceil((double)w->blocks / q->timing->sms));
+  double left = q->timing->near_bytes - resident * q->kernel->structure.shared_bytes;
+  return left >= ALIASED_ROWS * (double)kvm_declared_row_bytes(q->kernel);
+}
+
 static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
   const double *v = x->v;
   double clock = v[clock_of(q)];
@@ -235,6 +246,7 @@ static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
                .mma_latency = v[KVM_P_MMA_LATENCY],
                .sfu_latency = v[KVM_P_SFU_LATENCY],
                .barrier_latency = v[KVM_P_BARRIER_LATENCY],
+               .rows_in_l1 = rows_in_l1(q),
                .line_bytes = v[KVM_P_LINE]};
   /* Blocks side by side want the same rows at about the same time: L2 and memory deliver each once. */
   double sharing = fmax(1, fmin((double)q->work->side, (double)q->work->blocks / q->problem->batch));

@@ -50,6 +50,7 @@ typedef struct kvm_estimate {
 typedef struct kvm_timing {
   kvm_estimate p[KVM_PARAMETERS];
   double sms, mma_best; /* SMs; chip's best matrix rate, FLOP/s */
+  double near_bytes;    /* B of an SM that shared memory and L1 have between them, at least: smem_per_sm */
 } kvm_timing;
 
 /* From the description, then `pipes` (NULL: none), then the roofs. A latency that a description has in

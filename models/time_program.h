@@ -2,8 +2,10 @@
  *
  * A program is a list of words; each is an instruction (or several alike) that the warp issues in order:
  *
- *     NAME[.WHERE][*COUNT][:CYCLES][<LETTERS][>LETTER][^LETTER]        and  COUNT( words ... )
+ *     NAME[.WHERE][#CLASH][*COUNT][:CYCLES][<LETTERS][>LETTER][^LETTER]   and  COUNT( words ... )
  *
+ *     #CLASH    shared memory alone: lanes that want one bank, so that each of its wavefronts is served that many
+ * times (1). Time, no work: the ladder's W counts a wavefront once.
  *     *COUNT    that many of them, one after the other (1)
  *     :CYCLES   cycles from the first of them to the warp's next instruction, in all (1 each): the scheduling
  * stalls of fixed-latency instructions <abc      before the first of them, waits until everything that set
@@ -15,8 +17,7 @@
  *     alu       anything of fixed latency: arithmetic, moves, predicates
  *     sfu       special function (ex2, rcp)
  *     mma       mma.sync m16n8k16 of bf16, 4096 flops
- *     lds4 lds8 lds16, sts4 sts8 sts16    shared memory, bytes a lane; no bank conflicts (write more of them
- * for those) ldsm1 ldsm2 ldsm4, stsm1 stsm2 stsm4   ldmatrix, stmatrix shfl      shuffle, vote over lanes
+ *     lds4 lds8 lds16, sts4 sts8 sts16    shared memory, bytes a lane; ldsm1 ldsm2 ldsm4, stsm1 stsm2 stsm4   ldmatrix, stmatrix shfl      shuffle, vote over lanes
  *     ldg4 ldg8 ldg16, stg4 stg8 stg16    global memory, bytes a lane, lanes side by side
  *     cp4 cp8 cp16    cp.async to shared memory; `commit` ends a group, `group*N` waits for all groups but
  * the last N bar, bar.ID/N, arrive.ID/N    barrier of all warps of the block, or of N warps under a number 0
@@ -68,7 +69,8 @@ typedef struct kvm_step {
   uint8_t waits;                  /* bit i: mark i must have arrived */
   uint8_t set, read;              /* mark set by the result, by the operands read; KVM_NO_MARK for none */
   uint8_t barrier, barrier_warps; /* number; 0 warps: all of the block; of await: N */
-  uint8_t waves;                  /* wavefronts of 128 B in the L1/shared-memory pipe */
+  uint8_t waves;                  /* wavefronts of 128 B in the L1/shared-memory pipe, conflicts included */
+  uint8_t clash;                  /* times each of them is served, 1: no conflicts */
   uint16_t bytes;                 /* a warp moves; of await: C */
   uint16_t count;                 /* instructions; KVM_GROUP: groups that may be open */
   uint16_t cycles;                /* until the warp's next instruction */
@@ -85,7 +87,7 @@ void kvm_program_free(kvm_program *program); /* safe on a zeroed one */
 
 /* What one pass of a warp does. */
 typedef struct kvm_program_work {
-  double instructions, mma, waves;
+  double instructions, mma, waves; /* waves without conflicts */
   double row_bytes, again_bytes, index_bytes, store_bytes; /* rows and indices: as they cross L2 -> SM */
   double barriers;
 } kvm_program_work;

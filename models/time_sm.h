@@ -26,6 +26,7 @@ typedef struct kvm_sm {
   double link_bytes;    /* B a cycle over this SM's link, its share of the L2 included */
   double dram_bytes;    /* B a cycle of this SM's rows and indices out of memory; other SMs' use and sharing
                            included */
+  double rows_in_l1;    /* 1: where no row misses, those by ldg lie in the L1 (cp passes it by); 0: in the L2 */
   double line_bytes;    /* memory hands out at least this much: the next indices of a line come from L2 */
 } kvm_sm;
 
@@ -52,7 +53,7 @@ typedef struct kvm_sm_time {
 
 /* What comes from memory; all else from the L2. */
 typedef enum kvm_misses {
-  KVM_WARM,       /* nothing: the launch once more, every slot aliased to a few rows */
+  KVM_WARM,       /* nothing: the launch once more, every slot aliased to a few rows (64) */
   KVM_INDEX_MISS, /* slot numbers: slots aliased to a few rows, the L2 flushed before */
   KVM_COLD        /* rows and slot numbers */
 } kvm_misses;
