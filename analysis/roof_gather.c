@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ROWS = 32768, LEAST_BYTES = 8 << 20 };
+enum { ROWS = 32768, LEAST_BYTES = 16 << 20 };
 static const kvm_mem_gather none = {NAN, NAN, NAN, NAN, NAN, 0};
 
 /* Of small rows more: 32768 of 32 B are over before the memory is busy. */
