@@ -1,5 +1,6 @@
 /* gains.h - predicted gain against realised gain of the fixes that our kernels let one make: two kernels that
- * differ by the fix alone, both measured on the same problem and layout in one file, and both predicted.
+ * differ by the fix alone, both measured on the same problem and layout in one file, and both predicted. Of the
+ * planted gather (a block a request) also the same rows by more blocks.
  */
 #ifndef KVA_GAINS_H
 #define KVA_GAINS_H
@@ -9,7 +10,7 @@
 #include "validate.h"
 
 typedef struct kva_gain {
-  const char *fix;                /* "more stages", "splits", "shared reads" */
+  const char *fix;                /* "more splits", "more stages", "splits", "shared reads" */
   const kva_reading *before, *after;
   double realised, low, high;     /* time before / time after; low, high NaN without intervals */
   double predicted;               /* NaN where a kernel has no program */

@@ -225,7 +225,9 @@ static kv_status take_planted(kva_readings *m, const kva_planted *p, kv_error *e
     s->problem.heads = s->problem.queries = 1;
     s->problem.batch = (uint32_t)r->structure.blocks;
     kvm_verify_uniform(&s->problem, rows / r->structure.blocks);
-    (void)snprintf(s->kernel, sizeof s->kernel, "planted_%.38s", r->kernel);
+    /* few_blocks are stages_8 on fewer SMs */
+    const char *kernel = strncmp(r->kernel, "few_blocks", 10) != 0 ? r->kernel : "stages_8";
+    (void)snprintf(s->kernel, sizeof s->kernel, "planted_%.38s", kernel);
     (void)snprintf(s->layout, sizeof s->layout, "%s", cold ? "contiguous" : "resident");
     s->measured = r->time.median;
     s->low = r->time.low;

@@ -32,7 +32,7 @@ typedef struct kvk_planted {
   kvk_plant_kind kind;
   uint32_t row_bytes; /* 1152 or 32 */
   uint32_t run;       /* rows side by side in memory: 0 all, 1 none (each at a random place) */
-  int blocks;         /* 0: one an SM */
+  int blocks;         /* 0: one an SM; -n: one on every n-th SM */
   int warps;          /* a block, at most (halved until the stages fit into shared memory) */
   int rows;           /* a stage of a warp */
   int stages;

@@ -72,6 +72,9 @@ static const kvk_planted plants[] = {
     {.name = "stages_2", .what = "two rows", .cause = "", STAGED, .stages = 2},
     {.name = "stages_4", .what = "four rows", .cause = "", STAGED, .stages = 4},
     {.name = "stages_8", .what = "eight rows", .cause = "", STAGED, .stages = 8},
+    {.name = "few_blocks_2", .what = "the same on half of the SMs", .cause = "", STAGED, .stages = 8, .blocks = -2},
+    {.name = "few_blocks_4", .what = "on a quarter of them", .cause = "", STAGED, .stages = 8, .blocks = -4},
+    {.name = "few_blocks_16", .what = "on a sixteenth", .cause = "", STAGED, .stages = 8, .blocks = -16},
 };
 
 size_t kvk_planted_count(void) {
@@ -109,15 +112,19 @@ kvk_planted_work kvk_planted_describe(size_t i, const kvk_gpu *gpu) {
   const int again = k->again ? k->again : 1;
   s->warps = warps_of(k, gpu);
   s->threads = 32 * s->warps;
-  s->blocks = k->blocks ? (uint64_t)k->blocks : (uint64_t)gpu->sms;
-  /* whole batches of slots and groups of four tiles, and the same rows however many blocks share them */
-  uint64_t share = (uint64_t)gpu->sms * (uint64_t)k->warps * (k->rows < 32 ? 32 : 4 * (uint64_t)k->rows);
-  uint64_t rows = kvk_planted_pool(gpu) / 8 / k->row_bytes / share * share;
-  s->smem = k->kind == KVK_PLANT_CHASE ? 0 : (uint32_t)(s->warps * k->stages * k->rows) * k->row_bytes;
+  const int sms = gpu->sms, few = k->blocks < 0 ? sms / -k->blocks : k->blocks;
+  s->blocks = (uint64_t)(k->blocks == 0 ? sms : few > 0 ? few : 1);
   s->tile_tokens = k->rows * s->warps;
+  /* a warp's whole batches of 32 slots, whole groups of four tiles */
+  const uint64_t batch = k->rows < 32 ? 32 / (uint64_t)k->rows : 4;
+  const uint64_t full = (uint64_t)sms * (uint64_t)s->tile_tokens * batch;
+  const uint64_t wanted = kvk_planted_pool(gpu) / 8 / k->row_bytes / full * full; /* what all SMs share evenly */
+  const uint64_t tiles = wanted / s->blocks / (uint64_t)s->tile_tokens / batch * batch;
+  const uint64_t rows = tiles * s->blocks * (uint64_t)s->tile_tokens;
+  s->smem = k->kind == KVK_PLANT_CHASE ? 0 : (uint32_t)(s->warps * k->stages * k->rows) * k->row_bytes;
   s->stages = k->stages;
   s->row_groups = 1;
-  s->tiles_per_block = rows / s->blocks / (uint64_t)s->tile_tokens * (uint64_t)again;
+  s->tiles_per_block = tiles * (uint64_t)again;
   s->tiles = s->tiles_per_block * s->blocks;
   s->launches = 1 + k->launches;
   s->unique_kv_bytes = (double)rows * k->row_bytes;
