@@ -44,10 +44,11 @@ static double crowding(const kva_evidence *e) {
   return most >= 1 ? most : NAN;
 }
 
-/* Gains by the ladder alone. Spread evenly, an SM's chains and misses shrink with its share of the work, until
- * a limit of the chip steps in. */
+/* Gains by the ladder alone. Spread evenly, an SM's chains and misses shrink with its share of the work,
+ * until a limit of the chip steps in. */
 static void ladder_gains(const kva_evidence *e, const double t[8], double gain[KVM_CAUSES]) {
-  const double chip = isnan(t[3]) ? t[2] : t[3], crowd = crowding(e), after = t[7] - t[6] + fmax(chip, t[6] / crowd);
+  const double chip = isnan(t[3]) ? t[2] : t[3], crowd = crowding(e),
+               after = t[7] - t[6] + fmax(chip, t[6] / crowd);
   gain[KVM_C_PATH] = t[1] / t[0];
   gain[KVM_C_WORK] = t[2] / t[1];
   gain[KVM_C_SCATTER] = t[7] / (t[7] - (t[3] - t[2]));

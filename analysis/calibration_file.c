@@ -115,7 +115,8 @@ static kv_status write_flags(hid_t file, const kva_calibration *c, buffers *b, k
   static const char *const kinds[] = {[KVK_RATE] = "rate", [KVK_LATENCY] = "latency", [KVK_SIZE] = "size"};
   for (size_t i = 0; i < c->rows; i++) b->text[i] = kinds[c->row[i].point.kind];
   if (!st)
-    st = kv_h5_write_strings(file, GROUP "kind", c->rows, b->text, "What value is: rate, latency or size", err);
+    st = kv_h5_write_strings(file, GROUP "kind", c->rows, b->text, "What value is: rate, latency or size",
+                             err);
   for (size_t i = 0; i < c->rows; i++)
     b->u32[i] = !c->row[i].point.state.throttle_known ? 2u : c->row[i].point.throttled ? 1u : 0u;
   if (!st)

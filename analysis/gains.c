@@ -19,8 +19,8 @@ static const struct {
 
 static bool same_problem(const kva_reading *a, const kva_reading *b) {
   const kvm_verify *p = &a->problem, *q = &b->problem;
-  return p->heads == q->heads && p->queries == q->queries && p->batch == q->batch && p->longest == q->longest &&
-         p->row_bytes == q->row_bytes && !strcmp(a->layout, b->layout);
+  return p->heads == q->heads && p->queries == q->queries && p->batch == q->batch &&
+         p->longest == q->longest && p->row_bytes == q->row_bytes && !strcmp(a->layout, b->layout);
 }
 
 static kva_gain gain_of(const char *fix, const kva_reading *before, const kva_reading *after) {
@@ -37,8 +37,8 @@ static kva_gain gain_of(const char *fix, const kva_reading *before, const kva_re
 static bool more_blocks(const kva_reading *a, const kva_reading *b) {
   const kvm_verify *p = &a->problem, *q = &b->problem;
   const double tokens = (double)p->tokens / (double)q->tokens;
-  return !strncmp(a->kernel, "planted_", 8) && !strcmp(a->kernel, b->kernel) && !strcmp(a->layout, b->layout) &&
-         p->batch < q->batch && fabs(tokens - 1) < 1e-3;
+  return !strncmp(a->kernel, "planted_", 8) && !strcmp(a->kernel, b->kernel) &&
+         !strcmp(a->layout, b->layout) && p->batch < q->batch && fabs(tokens - 1) < 1e-3;
 }
 
 static size_t splits(const kva_readings *m, kva_gain *gain, size_t n, size_t room) {
@@ -65,7 +65,7 @@ size_t kva_gains(const kva_readings *m, size_t sets, kva_gain *gain, size_t room
           if (n < room) gain[n] = gain_of(fixes[f].fix, a, b);
           n++;
         }
-  return n < room ? n : room;
+  return n;
 }
 
 double kva_gains_worst(const kva_gain *gain, size_t gains, const char *fix, size_t *n) {
@@ -115,8 +115,13 @@ kv_status kva_gains_write(hid_t file, const kva_gain *gain, size_t n, kv_error *
   for (int c = 0; !st && c < COLUMNS; c++) {
     for (size_t i = 0; i < n; i++) {
       const kva_gain *g = &gain[i];
-      const double value[COLUMNS] = {(double)g->before->problem.longest, g->before->problem.heads,
-                                     g->before->problem.batch, g->realised, g->low, g->high, g->predicted};
+      const double value[COLUMNS] = {(double)g->before->problem.longest,
+                                     g->before->problem.heads,
+                                     g->before->problem.batch,
+                                     g->realised,
+                                     g->low,
+                                     g->high,
+                                     g->predicted};
       v[i] = value[c];
     }
     st = kv_h5_write(file, column[c].name, H5T_IEEE_F64LE, n, v, "1", column[c].long_name, KV_H5_SMALL, err);

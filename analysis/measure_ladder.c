@@ -33,7 +33,8 @@ kvm_work kva_experiments_work(const kva_experiments *x) {
   const double blocks = (double)s->blocks;
   kvm_work w = {.fits = true, .blocks = s->blocks, .busy_sms = fmin(blocks, x->sms)};
   described(s, &w);
-  w.chip[KVM_DRAM] = fmax(w.chip[KVM_DRAM], x->useful_bytes); /* slot numbers and queries come from there too */
+  w.chip[KVM_DRAM] =
+      fmax(w.chip[KVM_DRAM], x->useful_bytes); /* slot numbers and queries come from there too */
   if (c) {
     w.chip[KVM_DRAM] = larger(w.chip[KVM_DRAM], c->dram_read + c->dram_write);
     /* reads of the L2 are no such figure: where it is in two partitions, what one fetches from the other
@@ -117,8 +118,13 @@ kvm_work kva_measured_work(const kva_measured *m, const kva_measured_row *r) {
   return kva_experiments_work(&x);
 }
 
+/* As kva_attribute() takes launches off. */
+static double without(double seconds, double launches) {
+  return launches > 0 ? fmax(seconds - launches, seconds / 100) : seconds;
+}
+
 void kva_measured_rungs(const kva_measured *m, const kva_measured_row *r, const kvm_roofs *roofs,
-                        double t[8]) {
+                        const kvm_timing *ranges, double t[8]) {
   const kva_measured_row *resident = kva_measured_resident(m, r);
   const kva_experiments x = experiments_of(m, r);
   kvm_work w = kva_experiments_work(&x);
@@ -126,8 +132,10 @@ void kva_measured_rungs(const kva_measured *m, const kva_measured_row *r, const 
   kvm_ladder l = kvm_ladder_of(&u, &w, roofs, x.scatter);
   memcpy(t, l.t, sizeof l.t);
   if (r->experiment != KVA_COLD_GRAPH) return;
-  if (resident) t[5] = fmax(isnan(t[4]) ? 0 : t[4], resident->time.median);
-  t[6] = t[7] = r->time.median;
+  const double launches = launches_of(&r->structure, ranges).value;
+  if (resident) t[5] = fmax(isnan(t[4]) ? 0 : t[4], without(resident->time.median, launches));
+  t[6] = without(r->time.median, launches);
+  t[7] = r->time.median;
 }
 
 void kva_measured_attribute(const kva_measured *m, const kva_measured_row *r, const kvm_roofs *roofs,

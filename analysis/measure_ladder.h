@@ -17,11 +17,11 @@ typedef struct kva_experiments {
   const char *name;
   const kvk_structure *structure;
   double sms, useful_bytes, useful_flops;
-  const kvk_counters *counted; /* of the operation on contiguous rows, as work is no matter of the layout; NULL:
-                                  not counted */
-  double scatter;              /* gather ceiling of contiguous rows over that of this layout; NaN: not known */
-  kva_timing resident, whole;  /* warm on few rows; cold */
-  const double *gain;          /* as in kva_evidence */
+  const kvk_counters *counted; /* of the operation on contiguous rows, as work is no matter of the layout;
+                                  NULL: not counted */
+  double scatter;             /* gather ceiling of contiguous rows over that of this layout; NaN: not known */
+  kva_timing resident, whole; /* warm on few rows; cold */
+  const double *gain;         /* as in kva_evidence */
   uint64_t seed;
 } kva_experiments;
 /* Bytes that the launch describes or, where more, that counters saw from memory and over the links. Of
@@ -37,7 +37,7 @@ const kva_measured_row *kva_measured_resident(const kva_measured *m, const kva_m
 kvm_work kva_measured_work(const kva_measured *m, const kva_measured_row *r);
 /* Rungs alone, NaN where not known; only a cold graph row has T5 to T7. */
 void kva_measured_rungs(const kva_measured *m, const kva_measured_row *r, const kvm_roofs *roofs,
-                        double t[8]);
+                        const kvm_timing *ranges, double t[8]);
 /* Shares, gains, intervals, verdict: the row must be a cold graph row. */
 void kva_measured_attribute(const kva_measured *m, const kva_measured_row *r, const kvm_roofs *roofs,
                             const kvm_timing *ranges, kva_attribution *a);

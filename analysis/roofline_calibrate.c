@@ -289,9 +289,10 @@ static kv_status print_json(const kva_calibration *c, kv_error *err) {
   for (size_t i = 0; i < n; i++) (void)json_array_append_new(latencies, best_json(c, &best[i]));
   n = kva_calibration_sizes(c, best);
   for (size_t i = 0; i < n; i++) (void)json_array_append_new(sizes, best_json(c, &best[i]));
-  json_t *root = json_pack("{s:s, s:s, s:b, s:i, s:o, s:o, s:o}", "schema", "kvceilings-1", "status",
-                           kva_bench_status(&c->origin, status, sizeof status), "complete", (int)c->complete,
-                           "points", (int)c->rows, "ceilings", ceilings, "latencies", latencies, "sizes", sizes);
+  json_t *root =
+      json_pack("{s:s, s:s, s:b, s:i, s:o, s:o, s:o}", "schema", "kvceilings-1", "status",
+                kva_bench_status(&c->origin, status, sizeof status), "complete", (int)c->complete, "points",
+                (int)c->rows, "ceilings", ceilings, "latencies", latencies, "sizes", sizes);
   int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
   putchar('\n');
   json_decref(root);

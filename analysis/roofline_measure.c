@@ -308,7 +308,7 @@ static kv_status save_as(const saver *s, const kva_measured *m, const char *path
   verdict_of(m, verdict, sizeof verdict);
   attribute(m, s->run, verdict, sizeof verdict);
   const kva_measured_labels labels = {s->run->gpu->key, s->run->layout_name, verdict, s->run->layers,
-                                      s->run->roofs};
+                                      s->run->roofs, s->run->timing};
   return kva_measured_write(m, s->ceilings, &labels, path, s->run->command, err);
 }
 

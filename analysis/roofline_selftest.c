@@ -80,21 +80,21 @@ static void print_one(const kva_named *v) {
     (void)snprintf(gains, sizeof gains, "%.2f / %.2f", v->gain, v->realised);
   }
   printf("%-15s %-15s %-15s %8s %12s %10.1f %10.1f %10.1f %10.1f %10.1f %10.1f %7.2f\n", v->row->kernel,
-         v->row->cause[0] ? v->row->cause : "none", v->worst > 1.1 ? name_of(v->a.largest) : "none", share, gains,
-         t[0] * 1e6, t[2] * 1e6, t[4] * 1e6, t[5] * 1e6, t[6] * 1e6, t[7] * 1e6, v->worst);
+         v->row->cause[0] ? v->row->cause : "none", v->worst > 1.1 ? name_of(v->a.largest) : "none", share,
+         gains, t[0] * 1e6, t[2] * 1e6, t[4] * 1e6, t[5] * 1e6, t[6] * 1e6, t[7] * 1e6, v->worst);
 }
 
 static void print_table(const kva_planted *p, const kva_named *named, size_t n, const char *calibration) {
   char status[320];
   printf("%s\nceilings: %s\n\n", kva_bench_status(&p->origin, status, sizeof status), calibration);
-  printf("%-15s %-15s %-15s %8s %12s %10s %10s %10s %10s %10s %10s %7s\n", "kernel", "planted", "named", "share",
-         "gain, real", "T0 us", "T2", "T4", "T5", "T6", "T7", "worst");
+  printf("%-15s %-15s %-15s %8s %12s %10s %10s %10s %10s %10s %10s %7s\n", "kernel", "planted", "named",
+         "share", "gain, real", "T0 us", "T2", "T4", "T5", "T6", "T7", "worst");
   for (size_t i = 0; i < n; i++) print_one(&named[i]);
   for (size_t i = 0; i < p->rows; i++) {
     const kva_plant_row *r = &p->row[i];
     if (r->experiment != KVA_PLANT_EAGER && r->experiment != KVA_PLANT_REPLICATED) continue;
-    printf("%-15s %s x %u: %.1f us\n", r->kernel, kva_plant_experiment_name((kva_plant_experiment)r->experiment),
-           r->copies, r->time.median * 1e6);
+    printf("%-15s %s x %u: %.1f us\n", r->kernel,
+           kva_plant_experiment_name((kva_plant_experiment)r->experiment), r->copies, r->time.median * 1e6);
   }
   if (p->notes[0]) printf("notes: %s\n", p->notes);
 }
@@ -112,14 +112,14 @@ static kv_status print_json(const kva_planted *p, const kva_named *named, size_t
     json_t *ladder = json_array();
     for (int k = 0; k < 8; k++) (void)json_array_append_new(ladder, number(v->a.t[k]));
     (void)json_array_append_new(
-        list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s}", "kernel", v->row->kernel, "control",
-                        v->row->control, "planted", v->row->cause, "named", name_of(v->a.largest), "share",
-                        number(v->share), "gain", number(v->gain), "realised", number(v->realised), "worst",
-                        number(v->worst), "ladder_s", ladder, "verdict", v->a.verdict));
+        list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s}", "kernel", v->row->kernel,
+                        "control", v->row->control, "planted", v->row->cause, "named", name_of(v->a.largest),
+                        "share", number(v->share), "gain", number(v->gain), "realised", number(v->realised),
+                        "worst", number(v->worst), "ladder_s", ladder, "verdict", v->a.verdict));
   }
-  json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:o}", "schema", "roofline-selftest", "schema_version", 1, "status",
-                           kva_bench_status(&p->origin, status, sizeof status), "calibration", calibration, "kernels",
-                           list);
+  json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:o}", "schema", "roofline-selftest", "schema_version", 1,
+                           "status", kva_bench_status(&p->origin, status, sizeof status), "calibration",
+                           calibration, "kernels", list);
   if (!root) return kv_fail(err, KV_ERR_INTERNAL, "the result cannot be written as JSON");
   (void)json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
   (void)putchar('\n');
@@ -151,13 +151,15 @@ static kv_status judge(options *o, const kva_planted *p, kv_error *err) {
   kv_status st = named ? roofline_gpus(&gpus, err) : kv_fail(err, KV_ERR_MEMORY, "out of memory");
   if (!st) st = roofline_model_load(NULL, &model, err);
   if (!st && kvm_gpus_find(&gpus, p->origin.gpu.name, &gpu, NULL))
-    st = kv_fail(err, KV_ERR_INPUT, "the GPU '%.60s' is not described: add it to models/gpus", p->origin.gpu.name);
+    st = kv_fail(err, KV_ERR_INPUT, "the GPU '%.60s' is not described: add it to models/gpus",
+                 p->origin.gpu.name);
   if (!st) st = roofline_model_timing(&model, &gpus, gpu, o->calibration, &roofs, &timing, err);
   if (!st && !model.calibrated.values)
-    st = kv_fail(err, KV_ERR_INPUT,
-                 "%s: causes are told against measured ceilings, and there are none of this GPU: run `roofline "
-                 "calibrate -o ceilings.h5`, then give --calibration ceilings.h5",
-                 p->origin.gpu.name);
+    st = kv_fail(
+        err, KV_ERR_INPUT,
+        "%s: causes are told against measured ceilings, and there are none of this GPU: run `roofline "
+        "calibrate -o ceilings.h5`, then give --calibration ceilings.h5",
+        p->origin.gpu.name);
   if (!st) st = kva_calibration_read(model.calibration, &ceilings, err);
   size_t n = st ? 0 : kva_planted_judge(p, &ceilings, &roofs, &timing, named);
   if (!st && o->json) st = print_json(p, named, n, model.calibrated.source, err);
@@ -186,11 +188,16 @@ int roofline_selftest(int argc, char **argv) {
       .options = option_table,
       .parser = parse_option,
       .args_doc = "[FILE.h5]",
-      .doc = "Small kernels with one known cause of slowness each are measured on the GPU that is here, through the "
-             "same experiments and the same attribution as any kernel, and the table says whether the cause is named "
-             "and how much of the slowdown it explains. With FILE an earlier run is judged again, without a GPU.\v"
-             "Exit status 1 where a cause is missed.\nExamples:\n  roofline selftest\n  roofline selftest --counters "
-             "--calibration ceilings.h5 -o planted.h5\n  roofline selftest models/measured/h200-planted.h5\n"};
+      .doc =
+          "Small kernels with one known cause of slowness each are measured on the GPU that is here, through "
+          "the "
+          "same experiments and the same attribution as any kernel, and the table says whether the cause is "
+          "named "
+          "and how much of the slowdown it explains. With FILE an earlier run is judged again, without a "
+          "GPU.\v"
+          "Exit status 1 where a cause is missed.\nExamples:\n  roofline selftest\n  roofline selftest "
+          "--counters "
+          "--calibration ceilings.h5 -o planted.h5\n  roofline selftest models/measured/h200-planted.h5\n"};
   kv_error err = {KV_OK, ""};
   char *command = kv_cli_command_line(argc, argv);
   (void)argp_parse(&parser, argc, argv, 0, NULL, &o);

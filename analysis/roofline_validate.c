@@ -176,15 +176,15 @@ static void print_gains(const kva_gain *gain, size_t n) {
   (void)kva_gains_worst(gain, n, NULL, &known);
   printf("\ngains: %zu pairs of measured kernels that differ by one fix, %zu of them predicted\n", n, known);
   if (known)
-    printf("%-13s %-22s %-22s %5s %9s %5s %-18s %9s %9s %8s\n", "fix", "before", "after", "heads", "prefix", "batch",
-           "layout", "realised", "predicted", "error");
+    printf("%-13s %-22s %-22s %5s %9s %5s %-18s %9s %9s %8s\n", "fix", "before", "after", "heads", "prefix",
+           "batch", "layout", "realised", "predicted", "error");
   for (size_t i = 0; i < n; i++) {
     const kva_gain *g = &gain[i];
     const kvm_verify *p = &g->before->problem;
     if (isnan(g->predicted)) continue;
     printf("%-13s %-22s %-22s %5u %9llu %5u %-18.18s %9.2f %9.2f %+7.1f%%\n", g->fix, g->before->kernel,
-           g->after->kernel, p->heads, (unsigned long long)p->longest, p->batch, g->before->layout, g->realised,
-           g->predicted, 100 * (g->predicted / g->realised - 1));
+           g->after->kernel, p->heads, (unsigned long long)p->longest, p->batch, g->before->layout,
+           g->realised, g->predicted, 100 * (g->predicted / g->realised - 1));
   }
 }
 
@@ -197,15 +197,15 @@ static json_t *gains_json(const kva_gain *gain, size_t n) {
   for (size_t i = 0; i < n; i++)
     (void)json_array_append_new(
         list, json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:f, s:o}", "fix", gain[i].fix, "before",
-                        gain[i].before->kernel, "after", gain[i].after->kernel, "layout", gain[i].before->layout,
-                        "heads", (int)gain[i].before->problem.heads, "prefix",
-                        (json_int_t)gain[i].before->problem.longest, "realised", gain[i].realised, "predicted",
-                        number(gain[i].predicted)));
+                        gain[i].before->kernel, "after", gain[i].after->kernel, "layout",
+                        gain[i].before->layout, "heads", (int)gain[i].before->problem.heads, "prefix",
+                        (json_int_t)gain[i].before->problem.longest, "realised", gain[i].realised,
+                        "predicted", number(gain[i].predicted)));
   return list;
 }
 
-static kv_status print_json(const kva_readings *m, size_t sets, const kva_score *score, size_t n, json_t *gains,
-                            const char *calibration, kv_error *err) {
+static kv_status print_json(const kva_readings *m, size_t sets, const kva_score *score, size_t n,
+                            json_t *gains, const char *calibration, kv_error *err) {
   json_t *points = json_array(), *scores = json_array();
   for (size_t k = 0; k < sets; k++)
     for (size_t i = 0; i < m[k].n; i++) {
@@ -223,8 +223,8 @@ static kv_status print_json(const kva_readings *m, size_t sets, const kva_score 
                           (int)score[i].n, "skipped", (int)score[i].skipped, "mape", number(score[i].mape),
                           "worst", number(score[i].worst), "bias", number(score[i].bias), "covered",
                           number(score[i].covered)));
-  json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "schema", "roofline-validate", "schema_version", 1,
-                           "calibration", calibration, "points", points, "scores", scores, "gains", gains);
+  json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "schema", "roofline-validate", "schema_version",
+                           1, "calibration", calibration, "points", points, "scores", scores, "gains", gains);
   if (!root) return kv_fail(err, KV_ERR_INTERNAL, "the result cannot be written as JSON");
   (void)json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
   (void)putchar('\n');
@@ -232,7 +232,8 @@ static kv_status print_json(const kva_readings *m, size_t sets, const kva_score 
   return KV_OK;
 }
 
-static kv_status judge(const options *o, const kva_score *all, const kva_gain *gain, size_t gains, kv_error *err) {
+static kv_status judge(const options *o, const kva_score *all, const kva_gain *gain, size_t gains,
+                       kv_error *err) {
   size_t known;
   const double off = kva_gains_worst(gain, gains, NULL, &known);
   if (!all->n)
@@ -243,9 +244,11 @@ static kv_status judge(const options *o, const kva_score *all, const kva_gain *g
   if (o->worst > 0 && all->worst > o->worst)
     return kv_fail(err, KV_ERR_BAR, "largest absolute error %.1f %% is above %.1f %%", 100 * all->worst,
                    100 * o->worst);
-  if (o->gain > 0 && !known) return kv_fail(err, KV_ERR_INPUT, "--gain: no pair of kernels that differ by a fix");
+  if (o->gain > 0 && !known)
+    return kv_fail(err, KV_ERR_INPUT, "--gain: no pair of kernels that differ by a fix");
   if (o->gain > 0 && off > o->gain)
-    return kv_fail(err, KV_ERR_BAR, "a predicted gain is %.1f %% off, the bar is %.1f %%", 100 * off, 100 * o->gain);
+    return kv_fail(err, KV_ERR_BAR, "a predicted gain is %.1f %% off, the bar is %.1f %%", 100 * off,
+                   100 * o->gain);
   return KV_OK;
 }
 
@@ -267,11 +270,10 @@ static kv_status validate_all(options *o, const char *command, kv_error *err) {
     if (!st && model.calibrated.values)
       (void)snprintf(calibration, sizeof calibration, "%s", model.calibrated.source);
   }
-  size_t n = st ? 0 : kva_scores(m, o->files, score), room = 0, gains = 0;
-  for (size_t i = 0; !st && i < o->files; i++) room += m[i].n;
-  kva_gain *gain = calloc(room + 1, sizeof *gain);
+  size_t n = st ? 0 : kva_scores(m, o->files, score), gains = st ? 0 : kva_gains(m, o->files, NULL, 0);
+  kva_gain *gain = calloc(gains + 1, sizeof *gain);
   if (!st && !gain) st = kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  if (!st) gains = kva_gains(m, o->files, gain, room);
+  if (!st) (void)kva_gains(m, o->files, gain, gains);
   if (!st && o->json) st = print_json(m, o->files, score, n, gains_json(gain, gains), calibration, err);
   else if (!st) {
     printf("modelled; calibration: %s\n\n", calibration);

@@ -184,8 +184,8 @@ static bool takes_part(const kvk_planted *k, kva_plant_experiment e) {
 
 static kv_status series_of(job *j, kva_plant_experiment e, kv_error *err) {
   const uint32_t repeats = j->plan->repeats ? j->plan->repeats : 25;
-  const kvk_plan plan = {2, repeats, 3, j->plan->limit > 0 ? j->plan->limit : 20.0, e != KVA_PLANT_RESIDENT,
-                         j->plan->seed};
+  const kvk_plan plan = {
+      2, repeats, 3, j->plan->limit > 0 ? j->plan->limit : 20.0, e != KVA_PLANT_RESIDENT, j->plan->seed};
   enum { MOST = KVA_MOST_PLANTED };
   kvk_planted_run run[MOST];
   kvk_contender contender[MOST];
@@ -197,7 +197,8 @@ static kv_status series_of(job *j, kva_plant_experiment e, kv_error *err) {
     if (!takes_part(kvk_planted_at(i), e)) continue;
     const unsigned copies = e == KVA_PLANT_REPLICATED ? (unsigned)kvk_device_gpu(j->device)->sms : 1;
     run[n] = (kvk_planted_run){j->plants, i, e == KVA_PLANT_RESIDENT, copies};
-    contender[n] = (kvk_contender){kvk_planted_at(i)->name, kvk_planted_enqueue, &run[n], e != KVA_PLANT_EAGER};
+    contender[n] =
+        (kvk_contender){kvk_planted_at(i)->name, kvk_planted_enqueue, &run[n], e != KVA_PLANT_EAGER};
     series[n] = (kvk_series){.seconds = seconds + n * repeats};
     n++;
   }

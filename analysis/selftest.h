@@ -69,15 +69,15 @@ typedef struct kva_named {
   const kva_plant_row *row, *control; /* control NULL: it is one */
   kvm_cause planted;                  /* KVM_CAUSES: none */
   kva_attribution a;
-  double total;  /* ln(t / t_control) */
-  double share;  /* of it, that the planted cause explains; NaN for controls */
-  double worst;  /* largest factor of the ladder */
+  double total;          /* ln(t / t_control) */
+  double share;          /* of it, that the planted cause explains; NaN for controls */
+  double worst;          /* largest factor of the ladder */
   double gain, realised; /* predicted by the attribution, t / t_control; NaN for controls */
 } kva_named;
 enum { KVA_MOST_PLANTED = 32 };
 /* All cold kernels in their order; returns how many. `calibration` gives the gather ceilings of layouts. */
-size_t kva_planted_judge(const kva_planted *planted, const kva_calibration *calibration, const kvm_roofs *roofs,
-                         const kvm_timing *ranges, kva_named named[KVA_MOST_PLANTED]);
+size_t kva_planted_judge(const kva_planted *planted, const kva_calibration *calibration,
+                         const kvm_roofs *roofs, const kvm_timing *ranges, kva_named named[KVA_MOST_PLANTED]);
 /* Whether all planted causes have at least `share` and the right name, and the kernel `copy` no factor above
  * 1.1: KV_OK or KV_ERR_BAR with the first that does not. */
 kv_status kva_planted_bar(const kva_named *named, size_t n, double share, kv_error *err);

@@ -16,7 +16,7 @@ typedef struct column {
 
 #define ROW(field) offsetof(kva_plant_row, field)
 #define COUNTED(field) \
-  {"counted_" #field, "see name", "Counter " #field " (NaN: not counted)", F64, ROW(counters.field)}
+  { "counted_" #field, "see name", "Counter " #field " (NaN: not counted)", F64, ROW(counters.field) }
 
 static const column columns[] = {
     {"kernel", "1", "Kernel", TEXT, ROW(kernel)},
@@ -109,10 +109,9 @@ static kv_status write_points(hid_t file, const kva_planted *p, kv_error *err) {
     for (size_t i = 0; i < p->rows; i++)
       if (columns[c].type == TEXT) text[i] = (const char *)&p->row[i] + columns[c].offset;
       else value[i] = get(&p->row[i], &columns[c]);
-    st = columns[c].type == TEXT
-             ? kv_h5_write_strings(file, path, p->rows, text, columns[c].long_name, err)
-             : kv_h5_write(file, path, H5T_IEEE_F64LE, p->rows, value, columns[c].units, columns[c].long_name,
-                           KV_H5_SMALL, err);
+    st = columns[c].type == TEXT ? kv_h5_write_strings(file, path, p->rows, text, columns[c].long_name, err)
+                                 : kv_h5_write(file, path, H5T_IEEE_F64LE, p->rows, value, columns[c].units,
+                                               columns[c].long_name, KV_H5_SMALL, err);
   }
   free(text);
   free(value);

@@ -475,10 +475,11 @@ static kv_status write_scores(const kva_readings *m, size_t sets, hid_t file, kv
   return st;
 }
 
-static kv_status write_gains(const kva_readings *m, size_t sets, size_t points, hid_t file, kv_error *err) {
-  kva_gain *gain = calloc(points + 1, sizeof *gain);
+static kv_status write_gains(const kva_readings *m, size_t sets, hid_t file, kv_error *err) {
+  const size_t n = kva_gains(m, sets, NULL, 0);
+  kva_gain *gain = calloc(n + 1, sizeof *gain);
   if (!gain) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  kv_status st = kva_gains_write(file, gain, kva_gains(m, sets, gain, points), err);
+  kv_status st = kva_gains_write(file, gain, kva_gains(m, sets, gain, n), err);
   free(gain);
   return st;
 }
@@ -496,7 +497,7 @@ kv_status kva_validate_write(const kva_readings *m, size_t sets, const char *cal
   if (!st) st = kv_h5_put_str(out.file, "default", "points", err);
   if (!st) st = write_points(m, sets, n, out.file, err);
   if (!st) st = write_scores(m, sets, out.file, err);
-  if (!st) st = write_gains(m, sets, n, out.file, err);
+  if (!st) st = write_gains(m, sets, out.file, err);
   if (!st) return kv_h5_commit(&out, err);
   kv_h5_abort(&out);
   return st;

@@ -2,9 +2,9 @@
  * other, as a kernel reads slot numbers, over memory that nobody has touched. Each word holds the address of
  * the next, so that a load starts when the last one has arrived, and each is timed by itself.
  *
- * Bound: a sector of 32 B, an access of 64 B (HBM3E), a line of 128 B. A miss every so many bytes tells which:
- * those loads take the latency of DRAM, all others the L2's (ld.cg) or the L1's and the L2's (ld.ca). The
- * words are written first, 512 MiB of them, and read from the start, which has left the L2 by then.
+ * Bound: a sector of 32 B, an access of 64 B (HBM3E), a line of 128 B. A miss every so many bytes tells
+ * which: those loads take the latency of DRAM, all others the L2's (ld.cg) or the L1's and the L2's (ld.ca).
+ * The words are written first, 512 MiB of them, and read from the start, which has left the L2 by then.
  */
 #include <cmath>
 #include <cstdint>

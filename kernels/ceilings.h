@@ -23,7 +23,7 @@ extern "C" {
 #define KVK_POINT_SAMPLES 64
 
 typedef enum kvk_point_kind {
-  KVK_RATE = 0,   /* value = work / seconds */
+  KVK_RATE = 0,    /* value = work / seconds */
   KVK_LATENCY = 1, /* value = seconds / work: time of one step of a dependent chain */
   KVK_SIZE = 2     /* value = work: a size that the microbenchmark found out */
 } kvk_point_kind;

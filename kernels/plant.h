@@ -1,4 +1,5 @@
-/* plant.h - what the planted kernels share among themselves. For .cu files only; the public face is planted.h.
+/* plant.h - what the planted kernels share among themselves. For .cu files only; the public face is
+ * planted.h.
  */
 #ifndef KVK_PLANT_H
 #define KVK_PLANT_H

@@ -90,7 +90,9 @@ __global__ void __launch_bounds__(256, 1) plant_gather(const plant_launch a) {
 #pragma unroll
         for (int u = 0; u < 8; u++) {
           unsigned v;
-          asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"((unsigned)__cvta_generic_to_shared(at + u * down)));
+          asm volatile("ld.shared.u32 %0, [%1];"
+                       : "=r"(v)
+                       : "r"((unsigned)__cvta_generic_to_shared(at + u * down)));
           acc.x &= v;
         }
       }

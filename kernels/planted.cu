@@ -19,7 +19,8 @@ struct kvk_plants {
 };
 
 /* far: each row at a place of its own among 2^k rows of the pool; alias > 0: slot mod alias. */
-__global__ void plant_list(int *slots, unsigned count, uint64_t pool_rows, bool far, unsigned alias, uint64_t seed) {
+__global__ void plant_list(int *slots, unsigned count, uint64_t pool_rows, bool far, unsigned alias,
+                           uint64_t seed) {
   int bits = 1;
   while ((1ull << bits) < pool_rows) bits++;
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
@@ -32,8 +33,8 @@ __global__ void plant_list(int *slots, unsigned count, uint64_t pool_rows, bool 
   }
 }
 
-static kv_status make_list(kvk_plants *p, int which, uint64_t row_bytes, uint64_t rows, bool far, unsigned alias,
-                           uint64_t seed, kv_error *err) {
+static kv_status make_list(kvk_plants *p, int which, uint64_t row_bytes, uint64_t rows, bool far,
+                           unsigned alias, uint64_t seed, kv_error *err) {
   p->count[which] = (unsigned)rows;
   kv_status st = kvk_device_alloc(p->device, rows * sizeof(int), (void **)&p->list[which], err);
   if (st) return st;
@@ -62,11 +63,13 @@ static kv_status make_lists(kvk_plants *p, uint64_t seed, kv_error *err) {
 }
 
 static kv_status make_chases(kvk_plants *p, kv_error *err) {
-  const kvk_planted_work w = kvk_planted_describe(kvk_planted_find("pointer_chase"), kvk_device_gpu(p->device));
+  const kvk_planted_work w =
+      kvk_planted_describe(kvk_planted_find("pointer_chase"), kvk_device_gpu(p->device));
   cudaStream_t s = (cudaStream_t)kvk_device_stream(p->device);
   const uint64_t rows = w.structure.tiles * (uint64_t)w.structure.tile_tokens;
-  kv_status st = kvk_cuda(plant_chase_build(p->pool, (unsigned)rows, (unsigned)w.structure.tiles_per_block, s),
-                          "planted kernels: making a chase", err);
+  kv_status st =
+      kvk_cuda(plant_chase_build(p->pool, (unsigned)rows, (unsigned)w.structure.tiles_per_block, s),
+               "planted kernels: making a chase", err);
   if (!st) st = kvk_device_alloc(p->device, RING_ROWS * ROW, (void **)&p->ring, err);
   if (!st) st = kvk_device_noise(p->device, p->ring, RING_ROWS * ROW, 3, false, err);
   if (!st)
@@ -119,7 +122,9 @@ static plant_launch launch_of(const kvk_planted_run *r, const kvk_planted *k) {
   const kvk_plants *p = r->plants;
   const kvk_planted_work w = kvk_planted_describe(r->which, kvk_device_gpu(p->device));
   const bool small = k->row_bytes == SMALL_ROW;
-  const int list = !small       ? (r->resident ? LIST_RESIDENT : k->run ? LIST_FAR : LIST_SAME)
+  const int list = !small         ? (r->resident ? LIST_RESIDENT
+                                     : k->run    ? LIST_FAR
+                                                 : LIST_SAME)
                    : !r->resident ? (k->run ? LIST_FAR_SMALL : LIST_SAME)
                                   : (k->run ? LIST_RESIDENT_FAR : LIST_RESIDENT_SMALL);
   plant_launch a = {};

@@ -29,7 +29,11 @@ static const kvk_planted plants[] = {
      .control = "copy",
      COPY,
      .chain = 5000},
-    {.name = "shared_reads", .what = "each tile read from shared memory 3.6 times more", .cause = "", COPY, .reads = 128},
+    {.name = "shared_reads",
+     .what = "each tile read from shared memory 3.6 times more",
+     .cause = "",
+     COPY,
+     .reads = 128},
     {.name = "bank_conflict",
      .what = "the same reads in bank conflicts of 8",
      .cause = "serial",
@@ -53,11 +57,7 @@ static const kvk_planted plants[] = {
      .control = "rows_32",
      SMALL,
      .run = 1},
-    {.name = "random_1152",
-     .what = "rows of 1152 B at random places: no cause",
-     .cause = "",
-     COPY,
-     .run = 1},
+    {.name = "random_1152", .what = "rows of 1152 B at random places: no cause", .cause = "", COPY, .run = 1},
     {.name = "empty_launches",
      .what = "a loop of 1000 empty launches after it",
      .cause = "overhead",
@@ -72,7 +72,12 @@ static const kvk_planted plants[] = {
     {.name = "stages_2", .what = "two rows", .cause = "", STAGED, .stages = 2},
     {.name = "stages_4", .what = "four rows", .cause = "", STAGED, .stages = 4},
     {.name = "stages_8", .what = "eight rows", .cause = "", STAGED, .stages = 8},
-    {.name = "few_blocks_2", .what = "the same on half of the SMs", .cause = "", STAGED, .stages = 8, .blocks = -2},
+    {.name = "few_blocks_2",
+     .what = "the same on half of the SMs",
+     .cause = "",
+     STAGED,
+     .stages = 8,
+     .blocks = -2},
     {.name = "few_blocks_4", .what = "on a quarter of them", .cause = "", STAGED, .stages = 8, .blocks = -4},
     {.name = "few_blocks_16", .what = "on a sixteenth", .cause = "", STAGED, .stages = 8, .blocks = -16},
 };
@@ -118,7 +123,8 @@ kvk_planted_work kvk_planted_describe(size_t i, const kvk_gpu *gpu) {
   /* a warp's whole batches of 32 slots, whole groups of four tiles */
   const uint64_t batch = k->rows < 32 ? 32 / (uint64_t)k->rows : 4;
   const uint64_t full = (uint64_t)sms * (uint64_t)s->tile_tokens * batch;
-  const uint64_t wanted = kvk_planted_pool(gpu) / 8 / k->row_bytes / full * full; /* what all SMs share evenly */
+  const uint64_t wanted =
+      kvk_planted_pool(gpu) / 8 / k->row_bytes / full * full; /* what all SMs share evenly */
   const uint64_t tiles = wanted / s->blocks / (uint64_t)s->tile_tokens / batch * batch;
   const uint64_t rows = tiles * s->blocks * (uint64_t)s->tile_tokens;
   s->smem = k->kind == KVK_PLANT_CHASE ? 0 : (uint32_t)(s->warps * k->stages * k->rows) * k->row_bytes;

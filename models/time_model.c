@@ -79,9 +79,8 @@ static kvm_estimate link_rate(const kvm_timing *t, const kvm_roofs *roofs) {
 }
 
 kvm_timing kvm_timing_of(const kvm_gpu *gpu, const kvm_gpu *pipes, const kvm_roofs *roofs) {
-  kvm_timing t = {.sms = roofs->sms,
-                  .mma_best = roofs->mma_best.rate,
-                  .near_bytes = kvm_gpu_number(gpu, "smem_per_sm")};
+  kvm_timing t = {
+      .sms = roofs->sms, .mma_best = roofs->mma_best.rate, .near_bytes = kvm_gpu_number(gpu, "smem_per_sm")};
   for (int i = 0; i < KVM_PARAMETERS; i++) {
     const char *name = parameter_names[i];
     kvm_estimate own = own_value(gpu, name), shared = described(pipes, name);

@@ -1,35 +1,43 @@
+/* clang-format off */
 /* time_program.h - what one warp does a tile, as text: the dependent chain of a kernel's loop.
  *
  * A program is a list of words; each is an instruction (or several alike) that the warp issues in order:
  *
- *     NAME[.WHERE][#CLASH][*COUNT][:CYCLES][<LETTERS][>LETTER][^LETTER]   and  COUNT( words ... )
+ *     NAME[.WHERE][#CLASH][*COUNT][:CYCLES][<LETTERS][>LETTER][^LETTER]        and  COUNT( words ... )
  *
- *     #CLASH    shared memory alone: lanes that want one bank, so that each of its wavefronts is served that many
- * times (1). Time, no work: the ladder's W counts a wavefront once.
+ *     #CLASH    shared memory alone: lanes that want one bank, so that each of its wavefronts is served that
+ *               many times (1). That is time and no work: the ladder's W counts a wavefront once.
  *     *COUNT    that many of them, one after the other (1)
  *     :CYCLES   cycles from the first of them to the warp's next instruction, in all (1 each): the scheduling
- * stalls of fixed-latency instructions <abc      before the first of them, waits until everything that set
- * marks a, b and c has arrived >a        sets mark a: the result has arrived ^b        sets mark b when the
- * operands have been read (registers may be overwritten)
+ *               stalls of fixed-latency instructions
+ *     <abc      before the first of them, waits until everything that set marks a, b and c has arrived
+ *     >a        sets mark a: the result has arrived
+ *     ^b        sets mark b when the operands have been read (registers may be overwritten)
  *
  * Marks are the letters a to f, as many as an SM's warp has. Instructions:
  *
  *     alu       anything of fixed latency: arithmetic, moves, predicates
  *     sfu       special function (ex2, rcp)
  *     mma       mma.sync m16n8k16 of bf16, 4096 flops
- *     lds4 lds8 lds16, sts4 sts8 sts16    shared memory, bytes a lane; ldsm1 ldsm2 ldsm4, stsm1 stsm2 stsm4   ldmatrix, stmatrix shfl      shuffle, vote over lanes
- *     ldg4 ldg8 ldg16, stg4 stg8 stg16    global memory, bytes a lane, lanes side by side
- *     cp4 cp8 cp16    cp.async to shared memory; `commit` ends a group, `group*N` waits for all groups but
- * the last N bar, bar.ID/N, arrive.ID/N    barrier of all warps of the block, or of N warps under a number 0
- * to 15 post.ID, land.ID    counts one up on an mbarrier 0 to 15 of the block: at once; when all cp of this
- * warp so far have arrived await.ID/N, await.ID/N-C    a warp's k-th await of that ID goes on once k x N - C
- * have been counted
+ *     lds4 lds8 lds16, sts4 sts8 sts16             shared memory, bytes a lane
+ *     ldsm1 ldsm2 ldsm4, stsm1 stsm2 stsm4         ldmatrix, stmatrix
+ *     shfl      shuffle, vote over lanes
+ *     ldg4 ldg8 ldg16, stg4 stg8 stg16             global memory, bytes a lane, lanes side by side
+ *     cp4 cp8 cp16      cp.async to shared memory; `commit` ends a group, `group*N` waits for all groups but the
+ *               last N
+ *     bar, bar.ID/N, arrive.ID/N                   barrier of all warps of the block, or of N warps under a number
+ *               0 to 15
+ *     post.ID, land.ID  counts one up on an mbarrier 0 to 15 of the block: at once; when all cp of this warp so far
+ *               have arrived
+ *     await.ID/N, await.ID/N-C                     a warp's k-th await of that ID goes on once k x N - C have been
+ *               counted
  *
  * WHERE says what a load or cp finds: .row new rows of the pool, .again rows that the block fetched before in
  * the same tile, .index slot numbers not read yet, .hot whatever lies in the L1. Stores need none. A lane's
  * bytes times 32 are moved; a number after a slash says otherwise: `ldg8.index/32` moves 32 bytes a warp
  * (lanes share addresses).
  */
+/* clang-format on */
 #ifndef KVM_TIME_PROGRAM_H
 #define KVM_TIME_PROGRAM_H
 
@@ -87,7 +95,7 @@ void kvm_program_free(kvm_program *program); /* safe on a zeroed one */
 
 /* What one pass of a warp does. */
 typedef struct kvm_program_work {
-  double instructions, mma, waves; /* waves without conflicts */
+  double instructions, mma, waves;                         /* waves without conflicts */
   double row_bytes, again_bytes, index_bytes, store_bytes; /* rows and indices: as they cross L2 -> SM */
   double barriers;
 } kvm_program_work;

@@ -18,8 +18,8 @@ typedef struct warp {
   const kvm_role *role;
   unsigned block, scheduler;
   bool leads; /* first of its kind in the block: the others read the same slot numbers, which the L1 merges */
-  int part;  /* 0 begin, 1 tile, 2 end, 3 done */
-  int tiles; /* done */
+  int part;   /* 0 begin, 1 tile, 2 end, 3 done */
+  int tiles;  /* done */
   size_t at;
   double ready; /* earliest next issue by its own stalls and barriers */
   double arrived[KVM_MARKS];
@@ -161,9 +161,11 @@ static double fetch(machine *m, warp *w, const kvm_step *s, double t) {
   }
   double at = serve(&m->link, t, s->bytes / sm->link_bytes, count_in(m, w, &m->busy_link));
   if (!memory) return at + beyond(sm, sm->l2_latency);
-  double bytes = s->where != KVM_INDEX ? s->bytes : w->leads ? fmax(s->bytes, sm->line_bytes) : 0;
-  double share = bytes / sm->dram_bytes;
-  return fmax(at, serve(&m->dram, t, share, count_in(m, w, &m->busy_dram))) + beyond(sm, sm->dram_latency);
+  /* a slot number is there with the first bytes; its line keeps the memory busy all the same */
+  double begun = fmax(m->dram, t), bytes = s->bytes;
+  if (s->where == KVM_INDEX) bytes = w->leads ? fmax(s->bytes, sm->line_bytes) : 0;
+  double done = serve(&m->dram, t, bytes / sm->dram_bytes, count_in(m, w, &m->busy_dram));
+  return fmax(at, s->where == KVM_INDEX ? begun : done) + beyond(sm, sm->dram_latency);
 }
 
 static void set_mark(warp *w, unsigned mark, double t) {
@@ -262,7 +264,8 @@ static void set_up(machine *m, unsigned resident) {
   for (unsigned b = 0; b < resident; b++)
     for (unsigned r = 0; r < m->block->roles; r++)
       for (unsigned i = 0; i < m->block->role[r].warps; i++, n++)
-        m->w[n] = (warp){.role = &m->block->role[r], .block = b, .scheduler = n % SCHEDULERS, .leads = i == 0};
+        m->w[n] =
+            (warp){.role = &m->block->role[r], .block = b, .scheduler = n % SCHEDULERS, .leads = i == 0};
   m->warps = n;
   for (unsigned i = 0; i < n; i++) settle(m, &m->w[i]);
 }

@@ -26,8 +26,8 @@ typedef struct kvm_sm {
   double link_bytes;    /* B a cycle over this SM's link, its share of the L2 included */
   double dram_bytes;    /* B a cycle of this SM's rows and indices out of memory; other SMs' use and sharing
                            included */
-  double rows_in_l1;    /* 1: where no row misses, those by ldg lie in the L1 (cp passes it by); 0: in the L2 */
-  double line_bytes;    /* memory hands out at least this much: the next indices of a line come from L2 */
+  double rows_in_l1; /* 1: where no row misses, those by ldg lie in the L1 (cp passes it by); 0: in the L2 */
+  double line_bytes; /* memory hands out at least this much: the next indices of a line come from L2 */
 } kvm_sm;
 
 /* One kind of warps of a block. All kinds make the same number of tiles. */

@@ -256,7 +256,7 @@ static void experiments_climb_the_ladder_too(void) {
   CU_ASSERT_DOUBLE_EQUAL(w.busy_sms, 8, 0);
   CU_ASSERT_PTR_EQUAL(kva_measured_resident(&m, &row[0]), &row[1]);
   double t[8];
-  kva_measured_rungs(&m, &row[0], &roofs, t);
+  kva_measured_rungs(&m, &row[0], &roofs, NULL, t);
   NEAR(t[0], 1e-6, 1e-9);
   NEAR(t[2], 2e-6, 1e-9);  /* 20 MB at 10 TB/s */
   NEAR(t[4], 25e-6, 1e-9); /* 2.5 MB at 0.1 TB/s */
@@ -268,6 +268,28 @@ static void experiments_climb_the_ladder_too(void) {
   NEAR(a.cause[KVM_C_MEMORY].nats, log(100.0 / 60), 1e-6);
   CU_ASSERT(a.cause[KVM_C_MEMORY].low > 0.45 && a.cause[KVM_C_MEMORY].high < 0.56);
   CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "split_per_head is 100x"));
+  /* two kernels: one launch of 3 us and one behind it of 1 us stand in both runs */
+  kvm_timing ranges = {.p = {[KVM_P_LAUNCH] = {3e-6, 2e-6, 4e-6, KVM_MEASURED, ""},
+                             [KVM_P_NEXT_LAUNCH] = {1e-6, 1e-6, 1e-6, KVM_MEASURED, ""}}};
+  row[0].structure.launches = 2;
+  kva_measured_rungs(&m, &row[0], &roofs, &ranges, t);
+  NEAR(t[5], 56e-6, 1e-9);
+  NEAR(t[6], 96e-6, 1e-9);
+  NEAR(t[7], 100e-6, 1e-9);
+  kva_measured_attribute(&m, &row[0], &roofs, &ranges, &a);
+  NEAR(a.t[6], 96e-6, 1e-9);
+  NEAR(a.cause[KVM_C_OVERHEAD].nats, log(100.0 / 96), 1e-6);
+  CU_ASSERT(a.cause[KVM_C_OVERHEAD].low < log(100.0 / 96.9) &&
+            a.cause[KVM_C_OVERHEAD].high > log(100.0 / 95.1));
+  NEAR(a.cause[KVM_C_PLACEMENT].gain, 100.0 / (4 + 96 / 12.5),
+       1e-6); /* 8 of 100 SMs: 1/12.5 of each SM's part */
+  /* counters raise what is described, from a row on contiguous slots */
+  row[0].counted = true;
+  row[0].counters = (kvk_counters){.dram_read = 3e6, .dram_write = 1e6, .link = 60e6, .link_max = 9e6};
+  w = kva_measured_work(&m, &row[0]);
+  NEAR(w.chip[KVM_DRAM], 4e6, 1e-12);
+  NEAR(w.chip[KVM_LINK], 60e6, 1e-12);
+  NEAR(w.sm[KVM_LINK], 9e6, 1e-12);
   CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "8 of 100 SMs busy"));
 }
 
