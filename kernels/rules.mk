@@ -62,8 +62,10 @@ $(B)/gpu-bench-attn: $(B)/tests/gpu_bench.o $(B)/tests/gpu_device.o $(B)/tests/g
 
 .PHONY: test-gpu gpu-programs
 gpu-programs: $(GPUPROGS)
-test-gpu: $(B)/gpu-tests
+test-gpu: $(B)/gpu-tests $(B)/roofline
 	$(B)/gpu-tests
+	$(B)/roofline calibrate -q -o $(B)/test-gpu-ceilings.h5 >/dev/null
+	$(B)/roofline selftest -q --calibration $(B)/test-gpu-ceilings.h5 -o $(B)/test-gpu-planted.h5
 else
 CUDAOBJ    :=
 KERNELLIBS :=
