@@ -203,6 +203,31 @@ static void an_h200_names_what_was_planted(void) {
   free(named);
 }
 
+/* More splits: what the ladder of the gather on few SMs says that filling the GPU gains, and what it gained.
+ */
+static void the_ladder_s_placement_gain_is_realised(void) {
+  static const char *const few[] = {"few_blocks_2", "few_blocks_4", "few_blocks_16"};
+  kva_named *named = calloc(KVA_MOST_PLANTED, sizeof *named);
+  kva_planted p;
+  size_t n = judged(&p, ceilings, named);
+  const double full = of(named, n, "stages_8")->row->time.median;
+  for (size_t i = 0; i < 3; i++) {
+    const kva_named *v = of(named, n, few[i]);
+    CU_ASSERT(v->row->time.median > 1.5 * full);
+    NEAR(v->a.cause[KVM_C_PLACEMENT].gain, v->row->time.median / full, 0.25);
+  }
+  /* and the one block beside as many others as there are SMs */
+  for (size_t i = 0; i < p.rows; i++) {
+    const kva_plant_row *r = &p.row[i];
+    if (r->experiment != KVA_PLANT_REPLICATED) continue;
+    const kva_named *one = of(named, n, r->kernel);
+    CU_ASSERT_EQUAL(r->copies, 132);
+    NEAR(one->a.cause[KVM_C_PLACEMENT].gain, r->copies * one->row->time.median / r->time.median, 0.25);
+  }
+  kva_planted_free(&p);
+  free(named);
+}
+
 /* The ceilings of another day and machine of the same kind are within some percent, and so are the shares. */
 static void other_ceilings_of_an_h200_name_the_same(void) {
   kva_named *named = calloc(KVA_MOST_PLANTED, sizeof *named);
@@ -387,6 +412,7 @@ void suite_selftest(void) {
                                        {"model, scatter", the_model_names_scatter},
                                        {"model, copy", a_modelled_copy_has_no_cause},
                                        {"H200", an_h200_names_what_was_planted},
+                                       {"more splits", the_ladder_s_placement_gain_is_realised},
                                        {"other ceilings", other_ceilings_of_an_h200_name_the_same},
                                        {"missed bars", wrong_experiments_miss_the_bar},
                                        {"layouts", gathers_tell_what_a_layout_costs},
