@@ -90,6 +90,10 @@ size_t kva_calibration_latencies(const kva_calibration *c, kva_best best[KVA_BES
 /* The sizes: for each name the first row. */
 size_t kva_calibration_sizes(const kva_calibration *c, kva_best best[KVA_BESTS]);
 
+/* Gather ceiling of contiguous rows over that of rows in runs of `run`, from the saturated gathers of a
+ * calibration with the footprint nearest to 8 GiB; 1 for run 0, NaN where it has none. */
+double kva_calibration_scatter(const kva_calibration *c, uint32_t row_bytes, uint32_t run);
+
 /* Writes the dataset (aside, renamed). `command` goes into its history. */
 kv_status kva_calibration_write(const kva_calibration *c, const char *path, const char *command,
                                 kv_error *err);

@@ -123,10 +123,11 @@ void kva_measured_free(kva_measured *measured); /* safe on a zeroed one */
 
 /* What ceilings the dataset shows and the floor is taken from; NaN where not known. */
 typedef struct kva_floor_rates {
-  double dram;              /* B/s */
-  double mma_best;          /* FLOP/s of the best matrix instructions */
-  const kvm_roofs *roofs;   /* for T1 to T7; NULL: not known */
-  const kvm_timing *ranges; /* what launches cost; NULL: T6 is T7 */
+  double dram;                    /* B/s */
+  double mma_best;                /* FLOP/s of the best matrix instructions */
+  const kvm_roofs *roofs;         /* for T1 to T7; NULL: not known */
+  const kvm_timing *ranges;       /* what launches cost; NULL: T6 is T7 */
+  const kva_calibration *gathers; /* what layouts cost; NULL: T3 of those not contiguous is not known */
 } kva_floor_rates;
 
 /* Writes roofline-1: /points has a row a kva_measured_row; `layout` names place and experiment together

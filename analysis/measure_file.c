@@ -74,7 +74,7 @@ static double unknown(const kva_measured *m, const kva_measured_row *r, const kv
   static double function(const kva_measured *m, const kva_measured_row *r, const kva_floor_rates *f) { \
     double t[8];                                                                                       \
     if (!f->roofs) return NAN;                                                                         \
-    kva_measured_rungs(m, r, f->roofs, f->ranges, t);                                                  \
+    kva_measured_rungs(m, r, f->roofs, f->ranges, f->gathers, t);                                      \
     return t[i];                                                                                       \
   }
 RUNG(rung1, 1)
@@ -421,7 +421,7 @@ static kv_status write_root(table *t, const kva_measured_labels *labels) {
 
 static kva_floor_rates rates_of(const kva_calibration *c) {
   kva_best best[KVA_BESTS];
-  kva_floor_rates f = {NAN, NAN, NULL, NULL};
+  kva_floor_rates f = {NAN, NAN, NULL, NULL, c};
   size_t n = c ? kva_calibration_ceilings(c, best) : 0;
   for (size_t i = 0; i < n; i++) {
     double value = c->row[best[i].row].value;

@@ -98,7 +98,15 @@ static const kvk_counters *counted_of(const kva_measured *m, const kva_measured_
   return NULL;
 }
 
-static kva_experiments experiments_of(const kva_measured *m, const kva_measured_row *r) {
+/* What the gathers of a calibration say of the row's layout; of a recorded one nothing. */
+static double scatter_of(const kva_measured_row *r, const kva_calibration *gathers) {
+  if (r->place == KVA_CONTIGUOUS) return 1;
+  const uint32_t row_bytes = 2 * (KVK_LATENT + KVK_ROPE);
+  return gathers && r->place == KVA_RANDOM ? kva_calibration_scatter(gathers, row_bytes, 1) : NAN;
+}
+
+static kva_experiments experiments_of(const kva_measured *m, const kva_measured_row *r,
+                                      const kva_calibration *gathers) {
   const kva_measured_row *resident = kva_measured_resident(m, r);
   return (kva_experiments){
       .name = kvk_kind_name(r->kind),
@@ -107,14 +115,14 @@ static kva_experiments experiments_of(const kva_measured *m, const kva_measured_
       .useful_bytes = r->useful_bytes,
       .useful_flops = r->useful_flops,
       .counted = counted_of(m, r),
-      .scatter = r->place == KVA_CONTIGUOUS ? 1 : NAN,
+      .scatter = scatter_of(r, gathers),
       .resident = {resident ? resident->seconds : NULL, resident ? (uint32_t)resident->time.n : 0, 0},
       .whole = {r->seconds, (uint32_t)r->time.n, 0},
       .seed = m->origin.seed};
 }
 
 kvm_work kva_measured_work(const kva_measured *m, const kva_measured_row *r) {
-  const kva_experiments x = experiments_of(m, r);
+  const kva_experiments x = experiments_of(m, r, NULL);
   return kva_experiments_work(&x);
 }
 
@@ -124,9 +132,9 @@ static double without(double seconds, double launches) {
 }
 
 void kva_measured_rungs(const kva_measured *m, const kva_measured_row *r, const kvm_roofs *roofs,
-                        const kvm_timing *ranges, double t[8]) {
+                        const kvm_timing *ranges, const kva_calibration *gathers, double t[8]) {
   const kva_measured_row *resident = kva_measured_resident(m, r);
-  const kva_experiments x = experiments_of(m, r);
+  const kva_experiments x = experiments_of(m, r, gathers);
   kvm_work w = kva_experiments_work(&x);
   kvm_useful u = useful_of(&x);
   kvm_ladder l = kvm_ladder_of(&u, &w, roofs, x.scatter);
@@ -139,8 +147,8 @@ void kva_measured_rungs(const kva_measured *m, const kva_measured_row *r, const 
 }
 
 void kva_measured_attribute(const kva_measured *m, const kva_measured_row *r, const kvm_roofs *roofs,
-                            const kvm_timing *ranges, kva_attribution *a) {
-  kva_experiments x = experiments_of(m, r);
+                            const kvm_timing *ranges, const kva_calibration *gathers, kva_attribution *a) {
+  kva_experiments x = experiments_of(m, r, gathers);
   double gain[KVM_CAUSES];
   for (int i = 0; i < KVM_CAUSES; i++) gain[i] = NAN;
   if (r->place != KVA_CONTIGUOUS) gain[KVM_C_SCATTER] = r->to_contiguous.value;

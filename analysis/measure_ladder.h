@@ -37,9 +37,9 @@ const kva_measured_row *kva_measured_resident(const kva_measured *m, const kva_m
 kvm_work kva_measured_work(const kva_measured *m, const kva_measured_row *r);
 /* Rungs alone, NaN where not known; only a cold graph row has T5 to T7. */
 void kva_measured_rungs(const kva_measured *m, const kva_measured_row *r, const kvm_roofs *roofs,
-                        const kvm_timing *ranges, double t[8]);
+                        const kvm_timing *ranges, const kva_calibration *gathers, double t[8]);
 /* Shares, gains, intervals, verdict: the row must be a cold graph row. */
 void kva_measured_attribute(const kva_measured *m, const kva_measured_row *r, const kvm_roofs *roofs,
-                            const kvm_timing *ranges, kva_attribution *a);
+                            const kvm_timing *ranges, const kva_calibration *gathers, kva_attribution *a);
 
 #endif

@@ -18,29 +18,6 @@ void kva_planted_free(kva_planted *p) {
   *p = (kva_planted){0};
 }
 
-/* ---- ceilings of layouts ---- */
-
-static double best_gather(const kva_calibration *c, uint32_t row_bytes, const char *layout, uint32_t run) {
-  const double pool = 8.0 * 1073741824.0;
-  double best = NAN, off = INFINITY;
-  for (size_t i = 0; i < c->rows; i++) {
-    const kvk_point *p = &c->row[i].point;
-    if (strcmp(p->name, "gather") != 0 || p->one_sm || p->row_bytes != row_bytes || p->run_length != run ||
-        strcmp(p->layout, layout) != 0)
-      continue;
-    double d = fabs(log((double)p->footprint / pool));
-    if (d < off || (d == off && c->row[i].value > best)) best = c->row[i].value;
-    if (d < off) off = d;
-  }
-  return best;
-}
-
-double kva_calibration_scatter(const kva_calibration *c, uint32_t row_bytes, uint32_t run) {
-  if (run == 0) return 1;
-  return best_gather(c, row_bytes, "contiguous", 0) /
-         best_gather(c, row_bytes, run == 1 ? "random" : "runs", run);
-}
-
 /* ---- judging ---- */
 
 static const kva_plant_row *find(const kva_planted *p, const char *kernel, kva_plant_experiment e) {

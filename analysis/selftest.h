@@ -82,8 +82,4 @@ size_t kva_planted_judge(const kva_planted *planted, const kva_calibration *cali
  * 1.1: KV_OK or KV_ERR_BAR with the first that does not. */
 kv_status kva_planted_bar(const kva_named *named, size_t n, double share, kv_error *err);
 
-/* Gather ceiling of contiguous rows over that of rows in runs of `run`, from the saturated gathers of a
- * calibration with the footprint nearest to 8 GiB; 1 for run 0, NaN where it has none. */
-double kva_calibration_scatter(const kva_calibration *c, uint32_t row_bytes, uint32_t run);
-
 #endif

@@ -256,14 +256,14 @@ static void experiments_climb_the_ladder_too(void) {
   CU_ASSERT_DOUBLE_EQUAL(w.busy_sms, 8, 0);
   CU_ASSERT_PTR_EQUAL(kva_measured_resident(&m, &row[0]), &row[1]);
   double t[8];
-  kva_measured_rungs(&m, &row[0], &roofs, NULL, t);
+  kva_measured_rungs(&m, &row[0], &roofs, NULL, NULL, t);
   NEAR(t[0], 1e-6, 1e-9);
   NEAR(t[2], 2e-6, 1e-9);  /* 20 MB at 10 TB/s */
   NEAR(t[4], 25e-6, 1e-9); /* 2.5 MB at 0.1 TB/s */
   NEAR(t[5], 60e-6, 1e-9);
   NEAR(t[7], 100e-6, 1e-9);
   kva_attribution a;
-  kva_measured_attribute(&m, &row[0], &roofs, NULL, &a);
+  kva_measured_attribute(&m, &row[0], &roofs, NULL, NULL, &a);
   NEAR(a.cause[KVM_C_PLACEMENT].nats, log(12.5), 1e-6);
   NEAR(a.cause[KVM_C_MEMORY].nats, log(100.0 / 60), 1e-6);
   CU_ASSERT(a.cause[KVM_C_MEMORY].low > 0.45 && a.cause[KVM_C_MEMORY].high < 0.56);
@@ -272,17 +272,29 @@ static void experiments_climb_the_ladder_too(void) {
   kvm_timing ranges = {.p = {[KVM_P_LAUNCH] = {3e-6, 2e-6, 4e-6, KVM_MEASURED, ""},
                              [KVM_P_NEXT_LAUNCH] = {1e-6, 1e-6, 1e-6, KVM_MEASURED, ""}}};
   row[0].structure.launches = 2;
-  kva_measured_rungs(&m, &row[0], &roofs, &ranges, t);
+  kva_measured_rungs(&m, &row[0], &roofs, &ranges, NULL, t);
   NEAR(t[5], 56e-6, 1e-9);
   NEAR(t[6], 96e-6, 1e-9);
   NEAR(t[7], 100e-6, 1e-9);
-  kva_measured_attribute(&m, &row[0], &roofs, &ranges, &a);
+  kva_measured_attribute(&m, &row[0], &roofs, &ranges, NULL, &a);
   NEAR(a.t[6], 96e-6, 1e-9);
   NEAR(a.cause[KVM_C_OVERHEAD].nats, log(100.0 / 96), 1e-6);
   CU_ASSERT(a.cause[KVM_C_OVERHEAD].low < log(100.0 / 96.9) &&
             a.cause[KVM_C_OVERHEAD].high > log(100.0 / 95.1));
   NEAR(a.cause[KVM_C_PLACEMENT].gain, 100.0 / (4 + 96 / 12.5),
        1e-6); /* 8 of 100 SMs: 1/12.5 of each SM's part */
+  /* what random rows cost at the roof is known from gathers */
+  kva_bench_row gathers[2] = {
+      {.point = {.name = "gather", .layout = "contiguous", .row_bytes = 1152, .footprint = 1}, .value = 4e12},
+      {.point = {.name = "gather", .layout = "random", .row_bytes = 1152, .run_length = 1, .footprint = 1},
+       .value = 1e12}};
+  const kva_calibration calibration = {.row = gathers, .rows = 2};
+  row[0].place = KVA_RANDOM;
+  kva_measured_rungs(&m, &row[0], &roofs, NULL, NULL, t);
+  CU_ASSERT(isnan(t[3]));
+  kva_measured_rungs(&m, &row[0], &roofs, NULL, &calibration, t);
+  NEAR(t[3], 4e-6, 1e-9); /* 1 MB at a quarter of 1 TB/s, above the link's 2 us */
+  row[0].place = KVA_CONTIGUOUS;
   /* counters raise what is described, from a row on contiguous slots */
   row[0].counted = true;
   row[0].counters = (kvk_counters){.dram_read = 3e6, .dram_write = 1e6, .link = 60e6, .link_max = 9e6};
