@@ -221,28 +221,27 @@ static void a_copy_at_the_roof_has_no_cause(void) {
 }
 
 /* A kernel of 8 blocks on 100 SMs, measured: 100 us cold, 60 us warm on few rows. */
-static void experiments_climb_the_ladder_too(void) {
-  kvm_roofs roofs = roofs_of(1e12);
-  double cold[] = {100e-6, 101e-6, 99e-6}, warm[] = {60e-6, 61e-6, 59e-6};
-  kva_measured_row row[2] = {{.kind = KVK_SPLIT_PER_HEAD,
-                              .place = KVA_CONTIGUOUS,
-                              .experiment = KVA_COLD_GRAPH,
-                              .batch = 1,
-                              .longest = 4096,
-                              .tokens = 4096,
-                              .useful_bytes = 1e6,
-                              .useful_flops = 1e6,
-                              .time = {.n = 3, .median = 100e-6},
-                              .seconds = cold},
-                             {.kind = KVK_SPLIT_PER_HEAD,
-                              .place = KVA_RESIDENT,
-                              .experiment = KVA_WARM_GRAPH,
-                              .batch = 1,
-                              .longest = 4096,
-                              .tokens = 4096,
-                              .time = {.n = 3, .median = 60e-6},
-                              .seconds = warm}};
-  kva_measured m = {.row = row, .rows = 2, .origin = {.gpu = {.sms = 100}, .seed = 1}};
+static kva_measured measured_kernel(kva_measured_row row[2]) {
+  static double cold[] = {100e-6, 101e-6, 99e-6}, warm[] = {60e-6, 61e-6, 59e-6};
+  const kva_measured_row made[2] = {{.kind = KVK_SPLIT_PER_HEAD,
+                                     .place = KVA_CONTIGUOUS,
+                                     .experiment = KVA_COLD_GRAPH,
+                                     .batch = 1,
+                                     .longest = 4096,
+                                     .tokens = 4096,
+                                     .useful_bytes = 1e6,
+                                     .useful_flops = 1e6,
+                                     .time = {.n = 3, .median = 100e-6},
+                                     .seconds = cold},
+                                    {.kind = KVK_SPLIT_PER_HEAD,
+                                     .place = KVA_RESIDENT,
+                                     .experiment = KVA_WARM_GRAPH,
+                                     .batch = 1,
+                                     .longest = 4096,
+                                     .tokens = 4096,
+                                     .time = {.n = 3, .median = 60e-6},
+                                     .seconds = warm}};
+  memcpy(row, made, sizeof made);
   row[0].structure = (kvk_structure){.blocks = 8,
                                      .tiles = 80,
                                      .tiles_per_block = 10,
@@ -251,6 +250,13 @@ static void experiments_climb_the_ladder_too(void) {
                                      .smem_read_bytes = 10e6,
                                      .mma_flops = 1e6};
   row[0].to_contiguous = (kva_interval){NAN, NAN, NAN};
+  return (kva_measured){.row = row, .rows = 2, .origin = {.gpu = {.sms = 100}, .seed = 1}};
+}
+
+static void experiments_climb_the_ladder_too(void) {
+  kvm_roofs roofs = roofs_of(1e12);
+  kva_measured_row row[2];
+  kva_measured m = measured_kernel(row);
   kvm_work w = kva_measured_work(&m, &row[0]);
   NEAR(w.sm[KVM_LINK], 20e6 / 8, 1e-12); /* one of 8 blocks */
   CU_ASSERT_DOUBLE_EQUAL(w.busy_sms, 8, 0);
@@ -268,6 +274,15 @@ static void experiments_climb_the_ladder_too(void) {
   NEAR(a.cause[KVM_C_MEMORY].nats, log(100.0 / 60), 1e-6);
   CU_ASSERT(a.cause[KVM_C_MEMORY].low > 0.45 && a.cause[KVM_C_MEMORY].high < 0.56);
   CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "split_per_head is 100x"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "8 of 100 SMs busy"));
+}
+
+static void launches_layouts_and_counters_take_part(void) {
+  kvm_roofs roofs = roofs_of(1e12);
+  kva_measured_row row[2];
+  kva_measured m = measured_kernel(row);
+  double t[8];
+  kva_attribution a;
   /* two kernels: one launch of 3 us and one behind it of 1 us stand in both runs */
   kvm_timing ranges = {.p = {[KVM_P_LAUNCH] = {3e-6, 2e-6, 4e-6, KVM_MEASURED, ""},
                              [KVM_P_NEXT_LAUNCH] = {1e-6, 1e-6, 1e-6, KVM_MEASURED, ""}}};
@@ -298,23 +313,24 @@ static void experiments_climb_the_ladder_too(void) {
   /* counters raise what is described, from a row on contiguous slots */
   row[0].counted = true;
   row[0].counters = (kvk_counters){.dram_read = 3e6, .dram_write = 1e6, .link = 60e6, .link_max = 9e6};
-  w = kva_measured_work(&m, &row[0]);
+  kvm_work w = kva_measured_work(&m, &row[0]);
   NEAR(w.chip[KVM_DRAM], 4e6, 1e-12);
   NEAR(w.chip[KVM_LINK], 60e6, 1e-12);
   NEAR(w.sm[KVM_LINK], 9e6, 1e-12);
-  CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "8 of 100 SMs busy"));
 }
 
 void suite_validate(void) {
-  static const kv_test_case cases[] = {{"text", text_is_read},
-                                       {"bad text", bad_text_is_refused},
-                                       {"scores", scores_are_what_they_say},
-                                       {"bars", the_model_keeps_its_bars},
-                                       {"skipped", kernels_without_a_program_are_told},
-                                       {"shares", shares_add_up_and_name_the_cause},
-                                       {"inconsistent", an_impossible_ladder_is_told},
-                                       {"experiments", experiments_climb_the_ladder_too},
-                                       {"copy", a_copy_at_the_roof_has_no_cause},
-                                       {NULL, NULL}};
+  static const kv_test_case cases[] = {
+      {"text", text_is_read},
+      {"bad text", bad_text_is_refused},
+      {"scores", scores_are_what_they_say},
+      {"bars", the_model_keeps_its_bars},
+      {"skipped", kernels_without_a_program_are_told},
+      {"shares", shares_add_up_and_name_the_cause},
+      {"inconsistent", an_impossible_ladder_is_told},
+      {"experiments", experiments_climb_the_ladder_too},
+      {"launches, layouts, counters", launches_layouts_and_counters_take_part},
+      {"copy", a_copy_at_the_roof_has_no_cause},
+      {NULL, NULL}};
   kv_suite("validate", cases);
 }
