@@ -68,7 +68,7 @@ static void print_gather(const kva_run *run) {
 }
 
 static void print_ceilings(const kva_run *run) {
-  char missing[300];
+  char missing[300], borrowed[300];
   printf("ceilings of the chip\n");
   for (int r = 0; r < KVM_RESOURCES; r++)
     print_ceiling(kvm_resource_name((kvm_resource)r), &run->roofs.chip[r],
@@ -80,6 +80,9 @@ static void print_ceilings(const kva_run *run) {
     printf("  ridge point %.0f FLOP/B: below it memory is the floor, above it the matrix rate\n", ridge);
   kva_run_missing(run, missing, sizeof missing);
   if (missing[0]) printf("not known, so left out: %s\n", missing);
+  kva_run_borrowed(run, borrowed, sizeof borrowed);
+  if (borrowed[0])
+    printf("programs of another architecture's machine code, on the pipes of %s: %s\n", run->gpu->arch, borrowed);
 }
 
 static void print_point(const kva_run *run, const kva_point *p) {

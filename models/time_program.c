@@ -18,7 +18,7 @@ static const struct op_name {
     {"ldg4", KVM_LDG, 4},      {"ldg8", KVM_LDG, 8},      {"ldg16", KVM_LDG, 16},  {"stg4", KVM_STG, 4},
     {"stg8", KVM_STG, 8},      {"stg16", KVM_STG, 16},    {"cp4", KVM_CP, 4},      {"cp8", KVM_CP, 8},
     {"cp16", KVM_CP, 16},      {"commit", KVM_COMMIT, 0}, {"group", KVM_GROUP, 0}, {"bar", KVM_BAR, 0},
-    {"arrive", KVM_ARRIVE, 0}, {"post", KVM_POST, 0},     {"land", KVM_LAND, 0},   {"await", KVM_AWAIT, 0}};
+    {"ask", KVM_ASK, 0},       {"jump", KVM_JUMP, 0},     {"arrive", KVM_ARRIVE, 0}, {"post", KVM_POST, 0},     {"land", KVM_LAND, 0},   {"await", KVM_AWAIT, 0}};
 static const char *const where_names[] = {"hot", "row", "again", "index"};
 
 typedef struct parser {

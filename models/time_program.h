@@ -31,6 +31,8 @@
  *               have arrived
  *     await.ID/N, await.ID/N-C                     a warp's k-th await of that ID goes on once k x N - C have been
  *               counted
+ *     ask       a look at an mbarrier without waiting
+ *     jump      a branch that is taken
  *
  * WHERE says what a load or cp finds: .row new rows of the pool, .again rows that the block fetched before in
  * the same tile, .index slot numbers not read yet, .hot whatever lies in the L1. Stores need none. A lane's
@@ -60,6 +62,8 @@ typedef enum kvm_op {
   KVM_CP,
   KVM_COMMIT,
   KVM_GROUP,
+  KVM_ASK,
+  KVM_JUMP,
   KVM_BAR,
   KVM_ARRIVE,
   KVM_POST,
