@@ -19,10 +19,11 @@ typedef struct draw {
 static void climb(const kva_evidence *e, const draw *d, double t[8]) {
   kvm_ladder l = kvm_ladder_of(e->useful, e->work, &d->roofs, true);
   memcpy(t, l.t, sizeof l.t);
+  if (e->even > t[2]) t[2] = e->even;
   /* scatter raises what memory needs; T3 and T4 follow only where that exceeds the rest */
   double memory = e->work->chip[KVM_DRAM] / d->roofs.chip[KVM_DRAM].rate * e->scatter;
   t[3] = isnan(e->scatter) ? NAN : fmax(t[2], memory);
-  if (!isnan(t[3])) t[4] = fmax(t[4], t[3]);
+  if (!isnan(t[4])) t[4] = fmax(fmax(t[4], isnan(t[3]) ? t[2] : t[3]), e->busiest);
   t[5] = isnan(d->t5) ? NAN : fmax(isnan(t[4]) ? 0 : t[4], d->t5);
   t[6] = d->t6;
   t[7] = d->t7;

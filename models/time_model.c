@@ -426,16 +426,21 @@ static const kvm_prediction nothing = {.resident = NAN,
                                        .merge = NAN,
                                        .launches = NAN,
                                        .copying = NAN,
+                                       .copying_even = NAN,
                                        .gain = {NAN, NAN, NAN, NAN, NAN, NAN, NAN}};
 
-static double copying_time(const kvm_question *q, const trial *x) {
+/* s that the copies of so many tiles keep one SM's copy unit. */
+static double copying_time(const kvm_question *q, const trial *x, double tiles) {
   const kvm_block *b = &q->kernel->block;
   double bytes = 0;
   for (unsigned r = 0; r < b->roles; r++)
     for (size_t i = 0; i < b->role[r].tile.steps; i++)
       if (b->role[r].tile.step[i].op == KVM_CP) bytes += b->role[r].warps * (double)b->role[r].tile.step[i].bytes;
-  double tiles = q->work->block_tiles * fmax(1, floor((double)q->work->blocks / q->timing->sms));
   return tiles * bytes / 512 * x->v[KVM_P_COPY_CYCLES] / x->v[clock_of(q)];
+}
+
+static double busiest_tiles(const kvm_question *q) {
+  return q->work->block_tiles * fmax(1, floor((double)q->work->blocks / q->timing->sms));
 }
 
 kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction *p, kv_error *err) {
@@ -453,20 +458,29 @@ kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction
   if (st) return st;
   p->known = true;
   p->launches = launch_time(q, &x);
-  p->copying = fmin(copying_time(q, &x), p->resident);
+  p->copying = fmin(copying_time(q, &x, busiest_tiles(q)), p->resident);
+  p->copying_even = fmin(copying_time(q, &x, q->work->tiles / q->timing->sms), p->copying);
   p->whole = p->cold + p->merge + p->launches;
   if (q->interval) st = find_interval(q, &x, memo, p, err);
   if (!st && q->gains) st = find_gains(q, &x, memo, p, err);
   return st;
 }
 
+/* Raises a rung to what the copies need, and says so. */
+static void raise_rung(kvm_ladder *ladder, int rung, double copying, bool sm) {
+  if (!(copying > ladder->t[rung])) return;
+  ladder->t[rung] = copying;
+  ladder->binding = KVM_LINK;
+  ladder->binding_sm = sm;
+}
+
 void kvm_ladder_time(kvm_ladder *ladder, const kvm_prediction *p) {
   if (!p->known) return;
-  if (p->copying > ladder->t[4]) {
-    ladder->t[4] = p->copying;
-    ladder->binding = KVM_LINK;
-    ladder->binding_sm = true;
-  }
+  /* evenly spread they are work, on the busiest SM placement */
+  raise_rung(ladder, 2, p->copying_even, false);
+  raise_rung(ladder, 3, ladder->t[2], false);
+  raise_rung(ladder, 4, isnan(ladder->t[3]) ? ladder->t[2] : ladder->t[3], false);
+  raise_rung(ladder, 4, p->copying, true);
   double t4 = isnan(ladder->t[4]) ? 0 : ladder->t[4];
   ladder->t[5] = fmax(t4, p->resident);
   ladder->t[6] = p->cold;

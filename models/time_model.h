@@ -107,6 +107,7 @@ typedef struct kvm_prediction {
       high; /* of whole, one standard deviation of every parameter's range taken together, times 1.96 */
   double merge, launches;        /* s within whole */
   double copying;                /* s that the busiest SM's cp.async take at their best rate */
+  double copying_even;           /* the same, were they spread evenly over all SMs */
   kvm_sm_time steady;            /* cold */
   double gain[KVM_CAUSES];       /* whole / whole with that cause alone removed */
   double effect[KVM_PARAMETERS]; /* |d ln whole| from one end of the range to the middle */
