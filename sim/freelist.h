@@ -1,4 +1,4 @@
-/* freelist.h - the order in which an allocator would hand out what is free: SGLang's free lists, modelled.
+/* freelist.h - the order in which an allocator would hand out what is free: SGLang's free lists and vLLM's queue, modelled.
  *
  * A replay holds every recorded allocation against it: the list must have these very slots at its head. For pages
  * (page_size > 1) entries are page numbers, else slot numbers.
@@ -25,6 +25,8 @@ typedef struct kvs_freelist {
   /* Pages freed in the open group (or event), and pages in the ring or in release, as sets. */
   uint64_t *group_pages, *listed;
   uint32_t grouped;
+  /* vLLM's queue: a ring of links through page 0, which is nobody's; -1: not in it. `release` has the open group. */
+  int32_t *after, *before;
 } kvs_freelist;
 
 /* `initial` (n entries) or, when it is NULL, all pages ascending from page 1 (slots from 1 for page_size 1).
@@ -54,6 +56,11 @@ void kvs_freelist_pop(kvs_freelist *list, uint32_t n, int32_t *out);
 void kvs_freelist_give(kvs_freelist *list, const int32_t *slots, uint32_t n);
 uint32_t kvs_freelist_end_group(kvs_freelist *list);
 int32_t kvs_freelist_newest(const kvs_freelist *list, uint32_t i);
+
+/* vLLM's queue: nobody holds the page any more, and it is cached (to the tail, unless it is in the queue already); or
+ * a prefix hit takes it out of wherever it is. */
+void kvs_freelist_idle(kvs_freelist *list, int32_t page);
+void kvs_freelist_busy(kvs_freelist *list, int32_t page);
 
 /* Runs in list order (0 for an empty list): stretches of entries that rise by one. One pass over the list. */
 uint64_t kvs_freelist_runs(const kvs_freelist *list);

@@ -90,6 +90,8 @@ typedef struct kvs_world {
   uint16_t *page_live;      /* KVS_PAGES [pages + 1]: tokens that lie in the page */
   uint16_t *page_filled;    /* KVS_PAGES: slots of the page that were ever used since it was taken */
   uint64_t *page_pinned;    /* KVS_PAGES, bits: a running request writes here */
+  uint16_t *page_held;      /* vLLM's queue: tokens of the page that rows hold; with none the page is in the queue */
+  uint64_t queued;          /* vLLM's queue: tokens that lie in queued pages */
   kvs_holder **running;     /* in order of start */
   uint32_t running_n;
   uint64_t resident;        /* tokens with a slot */
@@ -139,12 +141,12 @@ typedef struct kvs_policy {
   void (*finished)(kvs_world *world, const kvs_holder *holder); /* may be NULL: its tokens fall idle now */
 } kvs_policy;
 
-/* All of them, as-recorded first, the oracle last. */
+/* All of them, as-recorded first, the oracle last. vllm needs `moves` to know what it evicts with a page. */
 extern const kvs_policy kvs_policy_as_recorded, kvs_policy_fifo, kvs_policy_need_sort, kvs_policy_sorted,
     kvs_policy_lifo, kvs_policy_low_water, kvs_policy_compact, kvs_policy_pages_16, kvs_policy_pages_32,
-    kvs_policy_pages_64, kvs_policy_relocate_full, kvs_policy_relocate_step, kvs_policy_relocate_idle,
+    kvs_policy_pages_64, kvs_policy_vllm, kvs_policy_relocate_full, kvs_policy_relocate_step, kvs_policy_relocate_idle,
     kvs_policy_oracle;
-#define KVS_POLICIES 14u
+#define KVS_POLICIES 15u
 extern const kvs_policy *const kvs_policies[KVS_POLICIES];
 /* NULL for a name that is none. */
 const kvs_policy *kvs_policy_find(const char *name);
@@ -179,6 +181,11 @@ void kvs_world_tell(kvs_world *world, kvt_kind kind, int32_t request, uint32_t p
 void kvs_world_own_call(kvs_world *world, int32_t request, uint32_t n);
 void kvs_world_link_idle(kvs_world *world, int32_t identity);
 void kvs_world_unlink_idle(kvs_world *world, int32_t identity);
+/* One more row, or one fewer, holds the token: it leaves or joins the idle ones, and its page vLLM's queue. */
+void kvs_world_hold(kvs_world *world, int32_t identity);
+void kvs_world_let_go(kvs_world *world, int32_t identity);
+/* vLLM's queue: the page joins it if no row holds any of its tokens and nobody writes there. */
+void kvs_world_queue_page(kvs_world *world, int32_t page);
 /* Room for n more entries in a list of a holder. KV_ERR_MEMORY. */
 kv_status kvs_reserve(int32_t **list, uint32_t *room, uint64_t n, kv_error *err);
 

@@ -154,10 +154,25 @@ static kv_status add_request(kvs_replay *r, int32_t id, int32_t prompt, kv_error
   return KV_OK;
 }
 
+/* vLLM: pages of slots [start, start + n) that no row holds any more join the queue, last first. */
+static void queue_run(kvs_replay *r, int32_t start, int32_t n) {
+  int32_t page = (int32_t)r->info.page_size;
+  for (int32_t at = (start + n - 1) / page * page; at >= start; at -= page)
+    if (!kvs_pool_refs(&r->pool, at)) kvs_freelist_idle(&r->list, at / page);
+}
+
+static void queue_row(kvs_replay *r, const request *q) {
+  if (!kvt_allocator_queues(r->list.kind)) return;
+  (void)kvs_freelist_end_group(&r->list);
+  for (uint32_t i = q->tail_n; i-- > 0;) queue_run(r, q->tail[i], 1);
+  for (uint32_t i = q->row.runs; i-- > 0;) queue_run(r, q->row.run[i].start, (int32_t)q->row.run[i].length);
+}
+
 static void drop_row(kvs_replay *r, request *q) {
   for (uint32_t i = 0; i < q->row.runs; i++)
     kvs_pool_drop_run(&r->pool, q->row.run[i].start, (uint32_t)q->row.run[i].length);
   for (uint32_t i = 0; i < q->tail_n; i++) kvs_pool_drop_run(&r->pool, q->tail[i], 1);
+  queue_row(r, q);
   if (q->row.units) r->bitmap_left += kvs_row_unit_words(&r->options.geometry, r->pool.first + r->pool.size) * 8;
   kvs_row_free(&q->row);
   q->tail_n = 0;
@@ -364,6 +379,13 @@ static kv_status not_holdable(const context *c, uint32_t at) {
                                                                         : "is held by more than 32,766 rows");
 }
 
+/* vLLM: what a row takes up again leaves the queue. */
+static void unqueue(kvs_replay *r, const int32_t *slots, uint32_t n) {
+  if (!kvt_allocator_queues(r->list.kind)) return;
+  for (uint32_t i = 0; i < n; i++)
+    if ((uint32_t)slots[i] % r->info.page_size == 0) kvs_freelist_busy(&r->list, slots[i] / (int32_t)r->info.page_size);
+}
+
 /* Adds slots that others may hold too. They must be allocated. */
 static kv_status hold_slots(const context *c, request *q) {
   kvs_replay *r = c->r;
@@ -373,6 +395,7 @@ static kv_status hold_slots(const context *c, request *q) {
     if ((st = next_run(c, i, &n))) break;
     uint32_t held = kvs_pool_hold_run(&r->pool, slots[i], n);
     if (held < n) return not_holdable(c, i + held);
+    unqueue(r, slots + i, n);
     st = kvs_row_append(&q->row, &r->options.geometry, slots[i], (int32_t)n, c->err);
   }
   return st;

@@ -187,7 +187,7 @@ static kv_status hold(kvs_whatif *f, const kvt_event *e, bool fresh) {
     if (w->where[id] == KVS_NO_TOKEN || (fresh && w->where[id] < 0)) return bad_slot(f, e, i, "holds no token");
     if (fresh && w->refs[id]) return bad_slot(f, e, i, "is in a row already");
     if (w->refs[id] == ROWS_MOST) return bad_slot(f, e, i, "is held by more than 65,535 rows");
-    if (!w->refs[id]++) kvs_world_unlink_idle(w, id);
+    kvs_world_hold(w, id);
   }
   return KV_OK;
 }
@@ -234,7 +234,10 @@ static kv_status take_back(kvs_whatif *f, const kvt_event *e, kvs_holder *q) {
   kvs_world *w = &f->world;
   if (e->count > q->owned - q->rows || memcmp(q->token + q->owned - e->count, e->slots, e->count * sizeof *q->token) != 0)
     return bad(f, e, "frees slots that are not the last ones allocated ahead for the request");
-  for (uint32_t i = 0; i < e->count; i++) w->refs[e->slots[i]]--;
+  for (uint32_t i = 0; i < e->count; i++) {
+    if (!--w->refs[e->slots[i]] && w->page_held && w->where[e->slots[i]] >= 0)
+      w->page_held[w->where[e->slots[i]] / (int32_t)w->page_size]--; /* its page is given back with the slots */
+  }
   q->owned -= e->count;
   return KV_OK;
 }
@@ -317,7 +320,7 @@ static kv_status on_remap(kvs_whatif *f, const kvt_event *e) {
   if (st) return st;
   for (uint32_t i = 0; i < e->count; i++) {
     int32_t old = q->token[(uint32_t)e->position + i];
-    if (!--w->refs[old] && w->where[old] >= 0) kvs_world_link_idle(w, old);
+    kvs_world_let_go(w, old);
     q->token[(uint32_t)e->position + i] = e->slots[i];
   }
   kvs_world_recount(w, q);
@@ -334,10 +337,7 @@ static kv_status on_remap(kvs_whatif *f, const kvt_event *e) {
 
 /* The row is nobody's now. Deepest first, so that a prefix outlives what hangs on it. */
 static void let_go(kvs_world *w, kvs_holder *q) {
-  for (uint32_t p = q->owned; p-- > 0;) {
-    int32_t id = q->token[p];
-    if (!--w->refs[id] && w->where[id] >= 0) kvs_world_link_idle(w, id);
-  }
+  for (uint32_t p = q->owned; p-- > 0;) kvs_world_let_go(w, q->token[p]);
 }
 
 static kv_status on_end(kvs_whatif *f, const kvt_event *e) {
@@ -563,7 +563,7 @@ static kv_status measure(kvs_whatif *f) {
   if (st) return st;
   if (bound) runs = f->bound;
   uint64_t unit = w->placement == KVS_PAGES ? w->page_size : 1;
-  uint64_t used = w->identity ? w->resident : w->capacity - w->policy->available(w) * unit, waste = used - w->resident;
+  uint64_t used = w->identity ? w->resident : w->capacity - w->policy->available(w) * unit + w->queued, waste = used - w->resident;
   f->waste_sum += (double)waste;
   f->free_sum += (double)(w->capacity - used);
   if (waste > f->result.waste_most) f->result.waste_most = waste;

@@ -386,6 +386,7 @@ kv_status kvs_whatif_write(const kvs_whatif_head *h, const kvs_cell *cells, uint
 
 static kvt_allocator allocator_of(const kvs_world *w) {
   if (w->identity || w->next) return KVT_ALLOC_OTHER;
+  if (w->list.after) return w->list.kind;
   return w->policy == &kvs_policy_lifo || !w->list.ring ? KVT_ALLOC_OTHER : w->list.kind;
 }
 

@@ -68,7 +68,7 @@ kv_status kvs_whatif_write(const kvs_whatif_head *head, const kvs_cell *cells, u
  * policy keeps to it, else `other`. `initial`: as given to the simulation. */
 typedef struct kvs_told {
   kvt_writer *writer;
-  bool exact; /* the allocator's lists are SGLang's, so that the steps' counts of free slots hold */
+  bool exact; /* the allocator's order is modelled and it evicts when the recording did: the steps' counts of free slots hold */
 } kvs_told;
 kv_status kvs_told_open(const char *path, const char *command, const kvt_info *info, const kvs_policy *policy,
                         const int32_t *initial, const kvs_world *world, kvs_told *told, kv_error *err);

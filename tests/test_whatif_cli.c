@@ -83,7 +83,7 @@ static void every_policy(void) {
   char args[2048];
   (void)snprintf(args, sizeof args, "whatif '%s' --json --no-report -o all.kvwhatif.h5", kv_source("traces/samples/single_long_eagle.h5"));
   json_t *j = json_of(args);
-  CU_ASSERT_EQUAL(json_array_size(json_object_get(j, "policies")), 14);
+  CU_ASSERT_EQUAL(json_array_size(json_object_get(j, "policies")), 15);
   /* the recording has 134,773 rows in one run, then 898 after 512 verify steps; compaction leaves none */
   const json_t *compact = policy_of(j, "compact"), *fifo = policy_of(j, "fifo"), *oracle = policy_of(j, "oracle");
   CU_ASSERT_EQUAL(whole(compact, "runs"), 512);
@@ -150,7 +150,7 @@ static void sweep(void) {
   CU_ASSERT_NOT_EQUAL(run(NULL, "sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 -q -o s2.h5"), 0);
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && rmdir s2.h5 && truncate -s -1000 s2.h5.unfinished", kv_tmp(".")), 0);
   CU_ASSERT_EQUAL(run(&out, "sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 -o s2.h5"), 0);
-  CU_ASSERT_PTR_NOT_NULL(strstr(out, "26 simulations (25 kept from before)"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "28 simulations (27 kept from before)"));
   free(out);
   expect("diff s1.h5 s2.h5", 0, "");
   expect("sweep w.h5 --policy best", 2, "known are");

@@ -59,10 +59,15 @@ typedef enum kvt_allocator {
   KVT_ALLOC_TOKEN_SORTED = 2,  /* the same with need_sort: frees set aside, merged and sorted when short */
   KVT_ALLOC_PAGED = 3,         /* SGLang PagedTokenToKVPoolAllocator: freed pages, ascending, go to the head */
   KVT_ALLOC_PAGED_SORTED = 4,  /* the same with need_sort */
-  KVT_ALLOCATORS = 5
+  /* vLLM's BlockPool: one queue of all blocks that no request holds, cached or not. Blocks are taken from its head (what is
+   * cached there is evicted: FREE with reason evict before the ALLOC), a prefix hit takes its blocks out of the middle,
+   * a row's end appends its blocks, last first. */
+  KVT_ALLOC_VLLM = 5,
+  KVT_ALLOC_VLLM_FRONT = 6,    /* the same, but blocks that are not cached go to the queue's head (vLLM 0.27) */
+  KVT_ALLOCATORS = 7
 } kvt_allocator;
 
-/* "sglang-token", "sglang-token-sorted", "sglang-paged", "sglang-paged-sorted", "other"; "STEP", "ARRIVE", ...;
+/* "sglang-token", "sglang-token-sorted", "sglang-paged", "sglang-paged-sorted", "vllm", "vllm-front", "other"; "STEP", "ARRIVE", ...;
  * "reject", ... Static storage; NULL for a number that is none. */
 const char *kvt_allocator_name(kvt_allocator allocator);
 const char *kvt_kind_name(kvt_kind kind);
@@ -71,6 +76,8 @@ const char *kvt_free_reason_name(kvt_free_reason reason);
 kv_status kvt_allocator_parse(const char *name, kvt_allocator *allocator, kv_error *err);
 /* False for SGLang's token allocators with pages of more than one slot: they know none. */
 bool kvt_allocator_fits(kvt_allocator allocator, uint32_t page_size);
+/* True for vLLM's: what is cached and idle is in the allocator's queue too. */
+bool kvt_allocator_queues(kvt_allocator allocator);
 /* True for the kinds whose slots were handed out by the allocator. */
 bool kvt_is_alloc(kvt_kind kind);
 
