@@ -247,7 +247,8 @@ static kv_status release(kvs_world *w, kvs_holder *q, const int32_t *tokens, uin
     if (w->where[tokens[i]] == KVS_NO_TOKEN) return kv_fail(w->err, KV_ERR_INPUT, "frees slot %d twice", tokens[i]);
     kvs_world_unlink_idle(w, tokens[i]);
     lift_token(w, tokens[i], KVS_NO_TOKEN);
-    if (there && w->page_live[page]) kvs_world_queue_page(w, page);
+    bool more = i + 1 < n && w->where[tokens[i + 1]] >= 0 && w->where[tokens[i + 1]] / (int32_t)w->page_size == page;
+    if (there && !more && w->page_live[page]) kvs_world_queue_page(w, page);
     if (!there || w->page_live[page] || (shrinks && page == q->tail_page)) continue;
     if (ends && q && page == q->tail_page)
       q->tail_page = -1;

@@ -457,7 +457,8 @@ static kv_status commit_ahead(const context *c, request *q) {
   if ((uint64_t)c->e->position != q->row.rows) return bad_event(c, "position does not continue the committed row");
   if (c->e->length < 0 || (uint32_t)c->e->length > q->tail_n)
     return bad_event(c, "commits more tokens than slots were allocated ahead");
-  kv_status st = count_decode(c, q);
+  bool prefill = q->prompt >= 0 && q->row.rows < (uint64_t)q->prompt; /* a chunk in slots that were lookahead's (vLLM) */
+  kv_status st = prefill ? KV_OK : count_decode(c, q);
   q->before_commit = milestone_now(c->r, q, "finish");
   uint32_t n = (uint32_t)c->e->length;
   for (uint32_t i = 0, k; i < n && !st; i += k) {
@@ -466,6 +467,10 @@ static kv_status commit_ahead(const context *c, request *q) {
   }
   q->tail_n -= n;
   if (n) memmove(q->tail, q->tail + n, q->tail_n * sizeof *q->tail);
+  if (!st && prefill && q->row.rows >= (uint64_t)q->prompt && !q->prefill_due) {
+    q->prefill_due = true;
+    c->r->due++;
+  }
   return st;
 }
 

@@ -53,8 +53,11 @@ class Refused(Exception):
     """The server does something that the format or this recorder has no words for."""
 
 
+program = "record_sglang"  # record_vllm.py uses the writer too
+
+
 def say(text):
-    print(f"record_sglang: {text}", file=sys.stderr, flush=True)
+    print(f"{program}: {text}", file=sys.stderr, flush=True)
 
 
 def version_of(module):
@@ -345,8 +348,8 @@ class Translator:
 class Writer(threading.Thread):
     """Takes notes from a queue and writes segments. The only place that touches HDF5."""
 
-    def __init__(self, prefix, info, initial, seconds=5.0, most=32 << 20):
-        super().__init__(name="record_sglang", daemon=True)
+    def __init__(self, prefix, info, initial, seconds=5.0, most=32 << 20, translator=None):
+        super().__init__(name=program, daemon=True)
         import h5py
         import numpy
 
@@ -361,7 +364,7 @@ class Writer(threading.Thread):
         self.segment = 0
         self.final = None
         self.lock = threading.Lock()
-        self.translator = Translator(numpy, info["page_size"])
+        self.translator = (translator or Translator)(numpy, info["page_size"])
         self.written_requests = 0
 
     def push(self, item, slots=0):
@@ -386,7 +389,7 @@ class Writer(threading.Thread):
             while self.queue and not self.broken:
                 item, slots = self.queue[0]
                 try:
-                    if item[0] == "end" and item[-1] is not None:
+                    if item[0] == "end" and item[-1] is not None:  # an event of CUDA
                         item[-1].synchronize()  # the GPU is through with the iteration
                     self.translator.note(item[:-1] if item[0] == "end" else item)
                 except Exception as error:  # never the server's problem
@@ -963,6 +966,11 @@ def attach(scheduler):
     except Exception as error:
         say(f"not recording: {type(error).__name__}: {error}")
         return None
+    keep(recorder)
+    return recorder
+
+
+def keep(recorder):
     recorders.append(recorder)
     atexit.register(recorder.close)
     try:
@@ -970,7 +978,6 @@ def attach(scheduler):
     except ValueError:
         pass  # not the main thread: segments and atexit remain
     say(f"recording to {recorder.writer.prefix}.NNNNNN.h5")
-    return recorder
 
 
 def on_sigterm():
@@ -989,12 +996,13 @@ def on_sigterm():
 
 
 class Hook(importlib.abc.MetaPathFinder):
-    """Sees sglang.srt.managers.scheduler being imported and wraps Scheduler.__init__."""
+    """Sees the module `name` being imported and wraps its Scheduler's __init__."""
 
-    NAME = "sglang.srt.managers.scheduler"
+    def __init__(self, name, attach):
+        self.name, self.attach = name, attach
 
     def find_spec(self, name, path, target=None):
-        if name != self.NAME:
+        if name != self.name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path)
@@ -1003,16 +1011,16 @@ class Hook(importlib.abc.MetaPathFinder):
 
             def exec_module(module):
                 run(module)
-                wrap_init(module)
+                wrap_init(module, self.attach)
 
             spec.loader.exec_module = exec_module
         return spec
 
 
-def wrap_init(module):
+def wrap_init(module, attach):
     scheduler = getattr(module, "Scheduler", None)
     if scheduler is None:
-        say("not recording: sglang.srt.managers.scheduler has no Scheduler")
+        say(f"not recording: {module.__name__} has no Scheduler")
         return
     original = scheduler.__init__
 
@@ -1024,16 +1032,16 @@ def wrap_init(module):
     scheduler.__init__ = __init__
 
 
-def install():
+def install(name, attach):
     if not os.environ.get("KVROOF_RECORD"):
         return
-    if Hook.NAME in sys.modules:
-        wrap_init(sys.modules[Hook.NAME])
-    elif not any(isinstance(f, Hook) for f in sys.meta_path):
-        sys.meta_path.insert(0, Hook())
+    if name in sys.modules:
+        wrap_init(sys.modules[name], attach)
+    elif not any(isinstance(f, Hook) and f.name == name for f in sys.meta_path):
+        sys.meta_path.insert(0, Hook(name, attach))
 
 
-install()  # spawned processes of the server import this file again, as __mp_main__
+install("sglang.srt.managers.scheduler", attach)  # spawned processes of the server import this file again, as __mp_main__
 
 if __name__ == "__main__":
     if not os.environ.get("KVROOF_RECORD"):

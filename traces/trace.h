@@ -63,7 +63,7 @@ typedef enum kvt_allocator {
    * cached there is evicted: FREE with reason evict before the ALLOC), a prefix hit takes its blocks out of the middle,
    * a row's end appends its blocks, last first. */
   KVT_ALLOC_VLLM = 5,
-  KVT_ALLOC_VLLM_FRONT = 6,    /* the same, but blocks that are not cached go to the queue's head (vLLM 0.27) */
+  KVT_ALLOC_VLLM_FRONT = 6,    /* the same, but blocks that are not cached go to the queue's head  (newer vLLM: 0.24, not 0.20) */
   KVT_ALLOCATORS = 7
 } kvt_allocator;
 
