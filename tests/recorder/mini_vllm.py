@@ -44,6 +44,7 @@ class Scheduler:
         config = by_name(KVCacheConfig, num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=[by_name(KVCacheGroupSpec, layer_names=["0"], kv_cache_spec=spec)])
         self.kv_cache_manager = by_name(KVCacheManager, kv_cache_config=config, max_model_len=8192, enable_caching=caching, use_eagle=lookahead > 0,
                                         log_stats=False, hash_block_size=page, scheduler_block_size=page, max_num_batched_tokens=budget)
+        self.tells_drafts = "num_draft_tokens" in inspect.signature(KVCacheManager.allocate_slots).parameters
         self.hasher = None
         if hasattr(kv_cache_utils, "init_none_hash"):
             kv_cache_utils.init_none_hash(digest)
@@ -135,9 +136,8 @@ class Scheduler:
         return scheduled, drafts
 
     def allocate(self, r, n, tokens=0, hit=None):
-        names = inspect.signature(self.kv_cache_manager.allocate_slots).parameters
         more = {}
-        if "num_draft_tokens" in names:
+        if self.tells_drafts:
             more["num_draft_tokens"] = max(n + r.num_computed_tokens - r.num_tokens, 0) if hit is None else 0
         return self.kv_cache_manager.allocate_slots(r, n, tokens, hit, num_lookahead_tokens=self.num_lookahead_tokens, **more)
 
