@@ -195,11 +195,7 @@ static void merge_and_sort(kvs_freelist *l) {
   l->released = 0;
 }
 
-void kvs_freelist_begin_call(kvs_freelist *l, uint32_t slots, uint32_t requests) {
-  kvs_freelist_begin_call_of(l, slots, requests, slots == requests);
-}
-
-void kvs_freelist_begin_call_of(kvs_freelist *l, uint32_t slots, uint32_t requests, bool decode) {
+void kvs_freelist_begin_call(kvs_freelist *l, uint32_t slots, uint32_t requests, bool decode) {
   if (!sorted(l)) return;
   uint64_t need = l->kind == KVT_ALLOC_TOKEN_SORTED ? slots
                   : decode                          ? requests

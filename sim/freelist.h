@@ -36,11 +36,9 @@ kv_status kvs_freelist_init(kvs_freelist *list, const kvt_info *info, const int3
                             kv_error *err);
 void kvs_freelist_free(kvs_freelist *list);
 
-/* Begins an allocator call for `slots` slots of `requests` requests: merges and sorts as need_sort does when the list
- * is short (token: slots > entries; paged: slots / page + requests + 1 > entries, for decode requests > entries). */
-void kvs_freelist_begin_call(kvs_freelist *list, uint32_t slots, uint32_t requests);
-/* The same where it is known whether the call is a decode's (the function above takes one slot a request for one). */
-void kvs_freelist_begin_call_of(kvs_freelist *list, uint32_t slots, uint32_t requests, bool decode);
+/* Begins an allocator call for `slots` slots of `requests` requests, a decode's or not: merges and sorts as need_sort does when
+ * the list is short (token: slots > entries; paged: slots / page + requests + 1 > entries, for a decode requests > entries). */
+void kvs_freelist_begin_call(kvs_freelist *list, uint32_t slots, uint32_t requests, bool decode);
 
 /* Takes the slots of one event from the head. Returns how many of them, from the first, the list would have handed
  * out: n when all agree. Slots that continue a page already taken are not in the list and always agree here. */

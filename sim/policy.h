@@ -131,7 +131,7 @@ typedef struct kvs_policy {
   /* Everything free, in the order of `initial` where that is not NULL (n units). May change placement, page_size
    * and identity of the world. Memory is the world's (list, free_bits). */
   kv_status (*open)(kvs_world *world, const int32_t *initial, uint32_t n, kv_error *err);
-  void (*begin_call)(kvs_world *world, uint32_t slots, uint32_t requests); /* may be NULL */
+  void (*begin_call)(kvs_world *world, uint32_t slots, uint32_t requests, bool decode); /* may be NULL */
   /* Hands out n units in order; the world has made sure that there are as many. */
   void (*take)(kvs_world *world, uint32_t n, int32_t *out);
   void (*give)(kvs_world *world, const int32_t *units, uint32_t n);
@@ -203,7 +203,7 @@ static inline bool kvs_free_set_has(const kvs_world *w, int32_t slot) {
 /* ---- SGLang's lists (policy_fifo.c) ---- */
 
 kv_status kvs_list_open(kvs_world *world, kvt_allocator kind, const int32_t *initial, uint32_t n, kv_error *err);
-void kvs_list_begin_call(kvs_world *world, uint32_t slots, uint32_t requests);
+void kvs_list_begin_call(kvs_world *world, uint32_t slots, uint32_t requests, bool decode);
 void kvs_list_take(kvs_world *world, uint32_t n, int32_t *out);
 void kvs_list_give(kvs_world *world, const int32_t *units, uint32_t n);
 void kvs_list_end_group(kvs_world *world);

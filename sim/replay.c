@@ -274,7 +274,7 @@ static kv_status check_order(const context *c) {
   kvs_replay *r = c->r;
   end_group(r);
   if (r->call_open) /* put off to here: only now it shows which of the allocator's calls it is */
-    kvs_freelist_begin_call_of(&r->list, r->call_slots, r->call_requests, c->e->kind == KVT_ALLOC_DECODE);
+    kvs_freelist_begin_call(&r->list, r->call_slots, r->call_requests, c->e->kind == KVT_ALLOC_DECODE);
   r->call_open = false;
   uint32_t agree = kvs_freelist_take(&r->list, c->e->slots, c->e->count);
   if (agree == c->e->count) return KV_OK;

@@ -19,6 +19,8 @@ struct kvs_whatif {
   kvt_step_type step_type;
   bool step_open;
   int32_t group;
+  uint32_t call_slots, call_requests; /* of the allocator call announced */
+  bool call_open;                     /* none of its rows has come yet */
   kvt_event dup;       /* duplicates freed by the event before, kept until it is clear what the row becomes */
   int32_t *dup_token, *dup_slot;
   uint32_t dup_room, dup_slot_room;
@@ -156,11 +158,20 @@ static kv_status claim(kvs_whatif *f, const kvt_event *e) {
   return KV_OK;
 }
 
+/* The announced call begins: only its first row shows which of the allocator's calls it is. */
+static void begin_call(kvs_whatif *f, const kvt_event *e) {
+  kvs_world *w = &f->world;
+  if (f->call_open && w->policy->begin_call && !w->identity)
+    w->policy->begin_call(w, f->call_slots, f->call_requests, e->kind == KVT_ALLOC_DECODE);
+  f->call_open = false;
+}
+
 static kv_status on_append(kvs_whatif *f, const kvt_event *e) {
   kvs_world *w = &f->world;
   kvs_holder *q;
   bool commit = e->kind != KVT_ALLOC_SPEC;
   kv_status st = running(f, e, &q);
+  begin_call(f, e);
   if (!st && ((uint32_t)e->position != q->owned || (commit && q->owned != q->rows)))
     st = bad(f, e, "position does not continue the request's row");
   if (!st) st = claim(f, e);
@@ -173,6 +184,7 @@ static kv_status on_append(kvs_whatif *f, const kvt_event *e) {
 static kv_status on_verify(kvs_whatif *f, const kvt_event *e) {
   kvs_holder *q;
   kv_status st = running(f, e, &q);
+  begin_call(f, e);
   if (!st) st = claim(f, e);
   if (!st) st = kvs_placer_of(&f->world)->tree(&f->world, q, e->slots, e->count);
   f->world.tally.allocated += e->count;
@@ -373,7 +385,9 @@ static kv_status on_call(kvs_whatif *f, const kvt_event *e) {
   kvs_world *w = &f->world;
   if (e->length < 0 || e->position < 0) return bad(f, e, "a call without its slots and requests");
   if (w->policy->end_group) w->policy->end_group(w);
-  if (w->policy->begin_call && !w->identity) w->policy->begin_call(w, (uint32_t)e->length, (uint32_t)e->position);
+  f->call_slots = (uint32_t)e->length;
+  f->call_requests = (uint32_t)e->position;
+  f->call_open = true;
   if (w->placement == KVS_TOKENS) kvs_world_tell(w, KVT_ALLOC_CALL, -1, (uint32_t)e->position, NULL, 0, e->length, e->aux);
   return KV_OK;
 }

@@ -303,7 +303,7 @@ void kvs_world_tell(kvs_world *w, kvt_kind kind, int32_t request, uint32_t posit
 
 void kvs_world_own_call(kvs_world *w, int32_t request, uint32_t n) {
   (void)request;
-  if (w->policy->begin_call) w->policy->begin_call(w, n, 1);
+  if (w->policy->begin_call) w->policy->begin_call(w, n, 1, false);
   kvs_world_tell(w, KVT_ALLOC_CALL, -1, 1, NULL, 0, (int32_t)n, -1);
 }
 

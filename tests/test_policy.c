@@ -36,10 +36,10 @@ static void test_need_sort(void) {
   kvs_world w = open_world(&kvs_policy_need_sort, 8, 1);
   hands_out(&w, 4, (int32_t[]){1, 2, 3, 4});
   w.policy->give(&w, (int32_t[]){3, 1}, 2); /* set aside: the list 5 6 7 8 is long enough for one more */
-  w.policy->begin_call(&w, 1, 1);
+  w.policy->begin_call(&w, 1, 1, true);
   hands_out(&w, 1, (int32_t[]){5});
   CU_ASSERT_EQUAL(w.policy->available(&w), 5);
-  w.policy->begin_call(&w, 4, 1); /* too long for 6 7 8: merged and sorted */
+  w.policy->begin_call(&w, 4, 1, false); /* too long for 6 7 8: merged and sorted */
   hands_out(&w, 4, (int32_t[]){1, 3, 6, 7});
   kvs_world_fini(&w);
 }
