@@ -28,10 +28,20 @@ typedef struct kvs_kernel_time {
   double step, saved_step; /* s */
 } kvs_kernel_time;
 
+/* One of several traces of a sweep. */
+typedef struct kvs_swept_trace {
+  const char *path, *name; /* name: base name */
+  char sha256[65];
+  kvt_info info;
+  uint32_t every, first_cell, cells;
+} kvs_swept_trace;
+
 typedef struct kvs_whatif_head {
   const char *path, *command, *conventions;
-  const char *trace, *sha256;   /* base name */
+  const char *trace, *sha256;   /* base name; NULL with `traced` */
   const kvt_info *info;
+  const kvs_swept_trace *traced; /* [traces], or NULL: one trace, told in the file's attributes */
+  uint32_t traces;
   const char *memory_model;     /* kvsim_memory_model() */
   const char *token_source;     /* where token_seconds comes from */
   const char *verdict;
@@ -45,8 +55,11 @@ typedef struct kvs_whatif_head {
   uint32_t heads, queries;       /* that the kernels' times are for */
 } kvs_whatif_head;
 
-/* Writes cells and, for each GPU, what they come to. cells[baseline] is compared with (UINT32_MAX: nothing).
+/* Writes cells and, for each GPU, what they come to. cells[baseline] is compared with (UINT32_MAX: nothing); of several traces,
+ * each cell with the first of its trace.
  *
+ * With `traced`, instead of the attributes trace, trace_sha256, trace_origin, allocator, pool_size, page_size and every:
+ * /traces: name, sha256, origin, allocator, pool_size "slot", page_size "slot", requests, every, map_step; and policies/trace, a row of it
  * /gpus: key, name, read_bandwidth, copy_bandwidth "B/s", read_source, copy_source, memory_model
  * /policies, a row a cell: name, summary; pool "slot", page_size, fits, short_step, rows, runs (decode steps summed),
  *   mean_run, oracle_share (runs of the oracle / runs; NaN without one), waste_mean, waste_most, free_mean "slot",
@@ -61,7 +74,7 @@ typedef struct kvs_whatif_head {
  * /run_lengths: policy, length "row", runs, rows (over the detailed samples; lengths above 64 are the tops of buckets of
  *   3 %)
  * /map: policy, cell, row, live, idle "slot" (cells of equal size over the pool's addresses), attributes of the group:
- *   cells, step (the same for all policies) */
+ *   cells, step (the same for all policies; with `traced` in /traces) */
 kv_status kvs_whatif_write(const kvs_whatif_head *head, const kvs_cell *cells, uint32_t n, uint32_t baseline, kv_error *err);
 
 /* A trace being written from a simulation: give `tell` and `arg` to the simulation. The allocator is SGLang's where the

@@ -12,6 +12,7 @@ typedef struct kvs_cell {
   const kvs_policy *policy;
   kvs_policy_settings settings;
   uint32_t map_step;          /* as in kvs_whatif_options */
+  uint32_t trace;             /* number of its trace, for whoever has several */
   /* filled by kvs_cells_run */
   bool done;
   kv_status status;           /* KV_ERR_USAGE: the policy cannot be applied to this trace (text in err) */

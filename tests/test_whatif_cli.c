@@ -1,6 +1,7 @@
 /* kvsim whatif, sweep, synth and diff as a user types them. RECORDINGS=DIR: every recording there must come out as
  * recorded. */
 #include <dirent.h>
+#include <hdf5.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,6 +152,46 @@ static void synth_and_diff(void) {
   expect("diff b1.h5 c1.h5", 1, "differ in");
 }
 
+static double number_at(const char *path, const char *name, uint64_t row) {
+  hid_t f = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT), d = H5Dopen2(f, name, H5P_DEFAULT), s = H5Dget_space(d);
+  hssize_t n = H5Sget_simple_extent_npoints(s);
+  double *all = calloc((size_t)n + 1, sizeof *all);
+  CU_ASSERT_FATAL(n > (hssize_t)row && H5Dread(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, all) >= 0);
+  double v = all[row];
+  free(all);
+  H5Sclose(s), H5Dclose(d), H5Fclose(f);
+  return v;
+}
+
+/* Several traces: each is held against its own recording, and comes out as in a sweep of its own. */
+static void sweep_of_traces(void) {
+  const char *both = kv_tmp("t12.h5"), *second = kv_tmp("t2.h5");
+  char name[64];
+  expect("synth workload --actions 300 --seed 7 -o v.h5 -q", 0, "");
+  expect("sweep w.h5 v.h5 w.h5 -q -o t.h5", 2, "given twice");
+  expect("sweep w.h5 v.h5 -q -o v.h5", 2, "is the trace itself");
+  expect("sweep w.h5 v.h5 --policy fifo,pages-16,vllm --gpu h200_sxm,sm_120 -q -o t12.h5", 0, "");
+  expect("sweep v.h5 --policy fifo,pages-16,vllm --gpu h200_sxm,sm_120 -q -o t2.h5", 0, "");
+  static const char *const figures[] = {"policies/runs", "policies/evicted", "costs/read", "costs/net"};
+  for (size_t i = 0; i < 4; i++)
+    for (uint64_t row = 0; row < (i < 2 ? 4u : 8u); row++) {
+      (void)snprintf(name, sizeof name, "%s", figures[i]);
+      CU_ASSERT_EQUAL(number_at(both, name, row + (i < 2 ? 4 : 8)), number_at(second, name, row));
+    }
+  CU_ASSERT_EQUAL(number_at(both, "policies/trace", 3), 0);
+  CU_ASSERT_EQUAL(number_at(both, "policies/trace", 4), 1);
+  CU_ASSERT_NOT_EQUAL(number_at(both, "policies/runs", 0), number_at(both, "policies/runs", 4));
+  /* interrupted in the second trace, it goes on there */
+  char *out = NULL;
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && mkdir -p t3.h5", kv_tmp(".")), 0);
+  CU_ASSERT_NOT_EQUAL(run(NULL, "sweep w.h5 v.h5 --policy fifo,pages-16,vllm --gpu h200_sxm,sm_120 -q -o t3.h5"), 0);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && rmdir t3.h5 && truncate -s -1000 t3.h5.unfinished", kv_tmp(".")), 0);
+  CU_ASSERT_EQUAL(run(&out, "sweep w.h5 v.h5 --policy fifo,pages-16,vllm --gpu h200_sxm,sm_120 -o t3.h5"), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "8 simulations (7 kept from before), 2 traces"));
+  free(out);
+  expect("diff t12.h5 t3.h5", 0, "");
+}
+
 /* An interrupted sweep: what a first run kept is taken up, what was cut short is not. */
 static void sweep(void) {
   char *out = NULL;
@@ -170,6 +211,7 @@ static void sweep(void) {
   free(out);
   expect("diff s1.h5 s2.h5", 0, "");
   expect("sweep w.h5 --policy best", 2, "known are");
+  sweep_of_traces();
   expect("sweep w.h5 --gpu abacus", 2, "abacus");
 }
 
