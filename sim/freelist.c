@@ -3,10 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool paged(const kvs_freelist *l) { return l->kind == KVT_ALLOC_PAGED || l->kind == KVT_ALLOC_PAGED_SORTED; }
-static bool sorted(const kvs_freelist *l) {
-  return l->kind == KVT_ALLOC_TOKEN_SORTED || l->kind == KVT_ALLOC_PAGED_SORTED;
+static bool segmented(const kvs_freelist *l) {
+  return l->kind == KVT_ALLOC_PAGED_SEGMENT || l->kind == KVT_ALLOC_PAGED_SEGMENT_SORTED;
 }
+static bool paged(const kvs_freelist *l) {
+  return l->kind == KVT_ALLOC_PAGED || l->kind == KVT_ALLOC_PAGED_SORTED || segmented(l);
+}
+static bool paged_sorted(const kvs_freelist *l) {
+  return l->kind == KVT_ALLOC_PAGED_SORTED || l->kind == KVT_ALLOC_PAGED_SEGMENT_SORTED;
+}
+static bool sorted(const kvs_freelist *l) { return l->kind == KVT_ALLOC_TOKEN_SORTED || paged_sorted(l); }
 
 static bool queue(const kvs_freelist *l) { return kvt_allocator_queues(l->kind); }
 
@@ -156,7 +162,10 @@ kv_status kvs_freelist_init(kvs_freelist *l, const kvt_info *info, const int32_t
   if (sorted(l)) l->sort_set = calloc(l->capacity / 64 + 1, sizeof *l->sort_set);
   if (paged(l)) l->group_pages = calloc(l->capacity / 64 + 1, sizeof *l->group_pages);
   if (paged(l)) l->listed = calloc(l->capacity / 64 + 1, sizeof *l->listed);
-  if (!l->ring || (sorted(l) && (!l->release || !l->sort_set)) || (paged(l) && (!l->group_pages || !l->listed))) {
+  if (segmented(l)) l->segment = malloc(l->capacity * sizeof *l->segment);
+  if (segmented(l)) l->segment_pages = calloc(l->capacity / 64 + 1, sizeof *l->segment_pages);
+  if (!l->ring || (sorted(l) && (!l->release || !l->sort_set)) || (paged(l) && (!l->group_pages || !l->listed)) ||
+      (segmented(l) && (!l->segment || !l->segment_pages))) {
     kvs_freelist_free(l);
     return kv_fail(err, KV_ERR_MEMORY, "out of memory for a pool of %u slots", info->pool_size);
   }
@@ -177,6 +186,8 @@ void kvs_freelist_free(kvs_freelist *l) {
   free(l->sort_set);
   free(l->group_pages);
   free(l->listed);
+  free(l->segment);
+  free(l->segment_pages);
   free(l->after);
   free(l->before);
   *l = (kvs_freelist){.kind = KVT_ALLOC_OTHER};
@@ -277,35 +288,70 @@ void kvs_freelist_give(kvs_freelist *l, const int32_t *slots, uint32_t n) {
   }
 }
 
-/* The unique pages of the group, ascending, go to the head (of the release list with need_sort). vLLM's order is that of
- * the frees; its slots are given back one by one, so that no page takes others with it. */
+void kvs_freelist_give_segment(kvs_freelist *l, const int32_t *slots, uint32_t n) {
+  if (!segmented(l)) {
+    kvs_freelist_give(l, slots, n);
+    return;
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t at = (uint32_t)slots[i] / l->page_size - 1;
+    uint64_t bit = 1ull << (at % 64);
+    if ((l->group_pages[at / 64] | l->segment_pages[at / 64]) & bit) continue;
+    l->segment_pages[at / 64] |= bit;
+    l->segment[l->segments++] = (int32_t)at + 1;
+  }
+}
+
+static void prepend_segments(kvs_freelist *l) {
+  for (; l->segments; l->segments--) {
+    int32_t page = l->segment[l->segments - 1];
+    l->segment_pages[(uint32_t)(page - 1) / 64] &= ~(1ull << ((uint32_t)(page - 1) % 64));
+    set_listed(l, page, true);
+    if (sorted(l))
+      l->release[l->released++] = page;
+    else
+      push_front(l, page);
+  }
+}
+
+/* The unique pages of the group, ascending, go to the head (of the release list with need_sort), then what was freed as segments of
+ * rows, before them. vLLM's order is that of the frees; its slots are given back one by one, so that no page takes others
+ * with it. */
 uint32_t kvs_freelist_end_group(kvs_freelist *l) {
-  uint32_t n = l->grouped, at = n;
+  uint32_t n = l->grouped, at = n, segments = l->segments;
   if (queue(l)) {
     prepend_group(l);
     return 0;
   }
-  if (!n) return 0;
-  if (l->kind == KVT_ALLOC_PAGED_SORTED) memmove(l->release + n, l->release, l->released * sizeof *l->release);
+  if (!n && !segments) return 0;
+  if (paged_sorted(l)) memmove(l->release + n, l->release, l->released * sizeof *l->release);
   for (uint32_t w = l->capacity / 64 + 1; w-- > 0;) {
     while (l->group_pages[w]) {
       uint32_t bit = 63 - (uint32_t)__builtin_clzll(l->group_pages[w]);
       int32_t page = (int32_t)(w * 64 + bit) + 1;
       l->group_pages[w] ^= 1ull << bit;
       set_listed(l, page, true);
-      if (l->kind == KVT_ALLOC_PAGED_SORTED)
+      if (paged_sorted(l))
         l->release[--at] = page;
       else
         push_front(l, page);
     }
   }
-  if (l->kind == KVT_ALLOC_PAGED_SORTED) l->released += n;
+  if (paged_sorted(l)) l->released += n;
   l->grouped = 0;
-  return n;
+  prepend_segments(l);
+  l->newest = segments;
+  return n + segments;
 }
 
 int32_t kvs_freelist_newest(const kvs_freelist *l, uint32_t i) {
-  return l->kind == KVT_ALLOC_PAGED_SORTED ? l->release[i] : entry(l, i);
+  if (!paged_sorted(l)) return entry(l, i);
+  return i < l->newest ? l->release[l->released - 1 - i] : l->release[i - l->newest];
+}
+
+static int ascending(const void *a, const void *b) {
+  int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+  return (x > y) - (x < y);
 }
 
 static uint64_t breaks_in(const int32_t *v, uint32_t n) {
@@ -330,4 +376,5 @@ void kvs_freelist_copy(const kvs_freelist *l, int32_t *entries, int32_t *release
   }
   for (uint32_t i = 0; i < l->count; i++) entries[i] = entry(l, i);
   if (l->released) memcpy(released, l->release, l->released * sizeof *released);
+  if (l->kind == KVT_ALLOC_PAGED_SEGMENT_SORTED && l->released) qsort(released, l->released, sizeof *released, ascending);
 }

@@ -25,6 +25,10 @@ typedef struct kvs_freelist {
   /* Pages freed in the open group (or event), and pages in the ring or in release, as sets. */
   uint64_t *group_pages, *listed;
   uint32_t grouped;
+  /* Pages freed as segments of rows in the open group: in order, and as a set. */
+  int32_t *segment;
+  uint64_t *segment_pages;
+  uint32_t segments, newest; /* newest: how many there were in the last group */
   /* vLLM's queue: a ring of links through page 0, which is nobody's; -1: not in it. `release` has the open group. */
   int32_t *after, *before;
 } kvs_freelist;
@@ -52,6 +56,8 @@ void kvs_freelist_pop(kvs_freelist *list, uint32_t n, int32_t *out);
  * sees one free of the whole group, and a page is free once any of its slots is. That call returns how many pages it
  * put at the head; kvs_freelist_newest(list, i) are these, ascending. */
 void kvs_freelist_give(kvs_freelist *list, const int32_t *slots, uint32_t n);
+/* The same for a segment of a row: where the allocator keeps its pages in the row's order, they are kept so. */
+void kvs_freelist_give_segment(kvs_freelist *list, const int32_t *slots, uint32_t n);
 uint32_t kvs_freelist_end_group(kvs_freelist *list);
 int32_t kvs_freelist_newest(const kvs_freelist *list, uint32_t i);
 

@@ -38,7 +38,8 @@ static kv_status give_page(kvs_world *w, int32_t page, int32_t request, kvt_free
   if (group < 0 && w->page_held) w->policy->end_group(w); /* it is told as a free of its own */
   if (!w->tell || !w->page_filled[page]) return KV_OK;
   kv_status st = list_slots(w, page, 0, w->page_filled[page]);
-  if (!st) kvs_world_tell(w, KVT_FREE, request, UINT32_MAX, w->scratch, w->page_filled[page], group, (int32_t)reason);
+  bool segment = w->follow && w->current.kind == KVT_FREE && w->current.position >= 0;
+  if (!st) kvs_world_tell(w, KVT_FREE, request, segment ? 0 : UINT32_MAX, w->scratch, w->page_filled[page], group, (int32_t)reason);
   return st;
 }
 

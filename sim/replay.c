@@ -556,7 +556,10 @@ static kv_status on_free(const context *c) {
                                         : "is freed, but a running request's row holds it");
   }
   r->totals.freed += c->e->count;
-  kvs_freelist_give(&r->list, slots, c->e->count);
+  if (c->e->position >= 0)
+    kvs_freelist_give_segment(&r->list, slots, c->e->count);
+  else
+    kvs_freelist_give(&r->list, slots, c->e->count);
   bool piece = r->batch->more && r->batch_event + 1 == r->batch->events;
   r->group = c->e->length;
   if (r->group == -1 && !piece) end_group(r);

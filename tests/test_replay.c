@@ -444,6 +444,26 @@ static void paged_need_sort_tells_extend_from_decode(void) {
   kvs_replay_free(r);
 }
 
+/* Pages of 2, 1 to 6, all taken. One group: pages 5 and 2 by free(), 3 and 1 as a segment of a row, whose order is kept, before the others,
+ * which are ascending. */
+static void segments_keep_their_order(void) {
+  static const fx e[] = {FX_STEP(1), FX_ARRIVE(0, 12, 0), FX_START(0, 0, 0), FX_CALL(12, 1, 1), FX_EXTEND(0, 0, 1, 12, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13),
+                         {KVT_FREE, 0, -1, 0, KVT_FREE_TAIL, 4, {10, 11, 4, 5}}, {KVT_FREE, 0, 0, 0, KVT_FREE_TAIL, 3, {6, 7, 2}},
+                         FX_FINISH(0, 12), FX_STEP_AVAILABLE(1, 8)};
+  static const int32_t want[] = {3, 1, 2, 5}, waiting[] = {1, 2, 3, 5};
+  seen w;
+  for (int sorts = 0; sorts < 2; sorts++) {
+    kvs_replay *r = run(sorts ? KVT_ALLOC_PAGED_SEGMENT_SORTED : KVT_ALLOC_PAGED_SEGMENT, 12, 2, e, N(e), &w);
+    const kvs_freelist *l = kvs_replay_get_freelist(r);
+    int32_t list[8], released[8];
+    kvs_freelist_copy(l, list, released);
+    CU_ASSERT_EQUAL_FATAL(sorts ? l->released : l->count, 4);
+    CU_ASSERT_EQUAL(memcmp(sorts ? released : list, sorts ? waiting : want, sizeof want), 0);
+    CU_ASSERT_EQUAL(kvs_replay_get_pool(r)->free, 8); /* slot 3 went with its page */
+    kvs_replay_free(r);
+  }
+}
+
 /* Pages of 4, 1 to 4. Request 0 takes 1 and 2, leaves page 1 cached and gives page 2 back; request 1 hits page 1, takes the next page and
  * ends; request 2 takes all, evicting page 1. */
 #define VLLM_TRACE(next, last, first_page, second, third)                                                                             \
@@ -516,6 +536,7 @@ void suite_replay(void) {
                                        {"available", step_available_is_checked},
                                        {"token allocators", token_allocators_have_no_pages},
                                        {"extend or decode", paged_need_sort_tells_extend_from_decode},
+                                       {"segments of rows", segments_keep_their_order},
                                        {"vLLM's queue", vllm_keeps_one_queue},
                                        {"initial list", an_initial_list_is_taken},
                                        {NULL, NULL}};

@@ -273,7 +273,7 @@ class Translator:
 
     # -- giving back
 
-    def do_free(self, tensor, reason, request, group, pages):
+    def do_free(self, tensor, reason, request, group, pages, segment=False):
         slots = self.host(tensor)
         if pages:
             slots = (slots[:, None] * self.page + self.np.arange(self.page, dtype=self.np.int32)).reshape(-1)
@@ -285,7 +285,7 @@ class Translator:
             request, reason = (row.request, RETRACTED) if row else (-1, OTHER)
         elif reason in (EVICT, OTHER):
             request = -1
-        self.columns.one(FREE, request, length=group, aux=reason, slots=slots)
+        self.columns.one(FREE, request, 0 if segment else -1, length=group, aux=reason, slots=slots)
         if inline and row:  # what is evicted next may have been part of its row
             self.do_retract(request)
 
@@ -532,7 +532,7 @@ class Recorder:
         if sorts:
             kind += "-sorted"
         if page > 1 and hasattr(type(self.allocator), "free_segment"):
-            kind = "other"  # newer paged allocators free pages in the order of a row, which is not modelled
+            kind = kind.replace("paged", "paged-segment")  # newer ones free pages in the order of a row
         text = ".".join(map(str, version)) if version else "of unknown version"
         return {"Conventions": "kvtrace-1", "creator": "record_sglang.py", "creator_version": "1", "HDF5_Version": "h5py",
                 "host": socket.gethostname(), "history": " ".join(sys.argv), "allocator": kind, "pool_size": size,
@@ -559,9 +559,10 @@ class Recorder:
         a = self.allocator
         for name in ("alloc", "alloc_extend", "alloc_decode"):
             self.wrap(a, name, self.wrapped_alloc)
+        paged = int(getattr(a, "page_size", 1)) > 1
         for name in ("free", "free_segment", "free_full", "free_full_segment"):
-            self.wrap(a, name, lambda f: self.wrapped_free(f, False))
-        self.wrap(a, "free_page_ids", lambda f: self.wrapped_free(f, int(getattr(a, "page_size", 1)) > 1))
+            self.wrap(a, name, lambda f, segment=paged and name == "free_segment": self.wrapped_free(f, False, segment))
+        self.wrap(a, "free_page_ids", lambda f: self.wrapped_free(f, paged, paged))
         self.wrap(a, "free_group_begin", self.wrapped_group_begin)
         self.wrap(a, "free_group_end", self.wrapped_group_end)
         self.wrap(a, "restore_state", self.wrapped_restore)
@@ -586,7 +587,7 @@ class Recorder:
 
         return alloc
 
-    def wrapped_free(self, original, pages):
+    def wrapped_free(self, original, pages, segment):
         def free(index, *args, **kwargs):
             if self.depth:
                 return original(index, *args, **kwargs)
@@ -597,7 +598,7 @@ class Recorder:
                     self.push(("reject", index, self.running), n)
                 else:  # rows may be overwritten before the thread reads them; the tree's values are not
                     kept = index if self.reason == EVICT else index.clone()
-                    self.push(("free", kept, self.reason, self.request, self.group, pages), n)
+                    self.push(("free", kept, self.reason, self.request, self.group, pages, segment), n)
                 self.given += n
             self.depth = 1
             try:
@@ -918,7 +919,11 @@ class Recorder:
             release = getattr(self.allocator, "release_pages", None)
             free = getattr(self.allocator, self.list_name)
             staged = getattr(self.allocator, "staged_pages", None)
-            if self.modelled and not staged:
+            if staged:
+                release = staged[0].new_tensor([p for pages in staged for p in pages.tolist()])
+            if release is not None and self.writer.info["allocator"].endswith("segment-sorted"):
+                release = release.sort()[0]  # its own order does not matter to the allocator
+            if self.modelled:
                 final = (free, release if release is not None else free[:0])
         self.stopped = True
         self.push = lambda *a: None

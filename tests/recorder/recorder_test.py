@@ -68,12 +68,16 @@ def one_mode(kvsim, wheel, mode, need_sort, pool=1500, requests=80, page=1):
         assert said["requests_finished"] == requests == server.counts["finish"], said
         assert said["requests_retracted"] == server.counts["retract"], said
         assert said["skipped_events"] == 0
-        modelled = page == 1 or version_of(wheel) < (0, 5, 17)  # newer ones free pages in another order
-        assert said["final_free_list"]["matches_recording"] is (True if modelled else None), said["final_free_list"]
+        assert said["final_free_list"]["matches_recording"] is True, said["final_free_list"]
+        segments = page > 1 and version_of(wheel) >= (0, 5, 17)
+        assert ("segment" in said["allocator"]) == segments, said["allocator"]
+        whatif = json.loads(run(kvsim, "whatif", trace, "--policy", "as-recorded", "--json", "--no-report", "-o", os.path.join(folder, "w.h5")))
+        assert whatif["mismatches"] == 0 and whatif["final_lists_match"] is True, whatif["mismatches"]
         with h5py.File(trace) as f:
             kind, count, slots = f["events/kind"][:], f["events/count"][:], f["events/slots"][:]
             reasons = f["events/aux"][:][kind == 8]
             hits = int(count[kind == 3].sum())
+            assert (f["events/position"][:][kind == 8] == 0).any() == segments
         taken = np.repeat(np.isin(kind, (4, 5, 6, 14)), count)
         assert np.array_equal(slots[taken], torch.cat(server.allocated).numpy()), "not the slots that the server took"
         assert hits == server.counts["hit"], (hits, server.counts)
@@ -254,7 +258,8 @@ def one(kvsim, wheel):
         one_mode(kvsim, wheel, "none", True)
         parts.append("need_sort")
     if version >= (0, 5, 9):
-        one_mode(kvsim, wheel, "none", False, pool=4000, page=16)
+        for sort in (False, True):
+            one_mode(kvsim, wheel, "none", sort, pool=4000, page=16)
         parts.append("pages")
     refused(wheel)
     probe(wheel)
