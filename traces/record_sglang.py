@@ -513,7 +513,8 @@ class Recorder:
         first = not getattr(self.scheduler, "enable_overlap", False) and (version is None or version < WITHOUT_V1)
         if self.speculates() and first and page > 1:
             raise Refused("speculation (v1) with pages: which of a page's slots were accepted cannot be seen")
-        if getattr(self.scheduler, "enable_hierarchical_cache", False):
+        outside = [n for n in ("cache_controller", "linker") if getattr(self.tree, n, None) is not None]  # of UnifiedRadixCache
+        if getattr(self.scheduler, "enable_hierarchical_cache", False) or outside:
             raise Refused("the hierarchical cache moves rows between device and host")
         if str(getattr(self.scheduler, "disaggregation_mode", "null")).lower().split(".")[-1] not in ("null", "none"):
             raise Refused("prefill/decode disaggregation allocates outside the scheduler's batches")

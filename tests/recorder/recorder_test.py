@@ -46,14 +46,14 @@ def recorded_server(wheel, prefix, **options):
     return server, recorder
 
 
-def one_mode(kvsim, wheel, mode, need_sort, pool=1500, requests=80, page=1):
+def one_mode(kvsim, wheel, mode, need_sort, pool=1500, requests=80, page=1, tree="radix"):
     import h5py
     import numpy as np
     import torch
 
     with tempfile.TemporaryDirectory() as folder:
         prefix = os.path.join(folder, "run.tp0")
-        server, recorder = recorded_server(wheel, prefix, pool=pool, mode=mode, need_sort=need_sort, page=page)
+        server, recorder = recorded_server(wheel, prefix, pool=pool, mode=mode, need_sort=need_sort, page=page, tree=tree)
         steps = 0
         for _ in range(requests):
             server.new_request()
@@ -88,6 +88,19 @@ def one_mode(kvsim, wheel, mode, need_sort, pool=1500, requests=80, page=1):
         return server.counts
 
 
+def unified(kvsim, wheel):
+    """UnifiedRadixCache, the default of the newest versions."""
+    import importlib.util
+
+    if not importlib.util.find_spec("msgspec"):
+        return "UnifiedRadixCache skipped: msgspec is missing"
+    for mode in ("none", "overlap", "v2"):
+        one_mode(kvsim, wheel, mode, False, tree="unified")
+    for sort in (False, True):
+        one_mode(kvsim, wheel, "none", sort, pool=4000, page=16, tree="unified")
+    return "UnifiedRadixCache"
+
+
 def refused(wheel):
     """What cannot be recorded is said, not recorded wrongly."""
     import mini_server
@@ -99,10 +112,13 @@ def refused(wheel):
     def hierarchical(scheduler):
         scheduler.enable_hierarchical_cache = True
 
+    def linked(scheduler):
+        scheduler.tree_cache.linker = object()
+
     def sliding_window(scheduler):
         scheduler.allocator.__class__ = type("SWATokenToKVPoolAllocator", (type(scheduler.allocator),), {})
 
-    for change, text in ((older, "older"), (hierarchical, "hierarchical"), (sliding_window, "SWATokenToKVPoolAllocator")):
+    for change, text in ((older, "older"), (hierarchical, "hierarchical"), (linked, "hierarchical"), (sliding_window, "SWATokenToKVPoolAllocator")):
         scheduler = mini_server.Server(pool=1000, version=version_of(wheel))
         version = change(scheduler) or version_of(wheel)
         try:
@@ -261,6 +277,8 @@ def one(kvsim, wheel):
         for sort in (False, True):
             one_mode(kvsim, wheel, "none", sort, pool=4000, page=16)
         parts.append("pages")
+    if version >= (0, 5, 17):
+        parts.append(unified(kvsim, wheel))
     refused(wheel)
     probe(wheel)
     print(f"  {'.'.join(map(str, version))}: {'; '.join(parts)}", flush=True)
