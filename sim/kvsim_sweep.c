@@ -22,12 +22,12 @@
 #define CONVENTIONS "kvsweep-1"
 
 typedef struct arguments {
-  const char *path[TRACES_MOST], *output, *policy, *gpu, *pool, *row_bytes, *layers, *token_us, *jobs;
+  const char *path[TRACES_MOST], *output, *policy, *gpu, *pool, *row_bytes, *layers, *token_us, *jobs, *topk, *draft_layers;
   uint32_t paths;
   bool quiet, dry_run, restart;
 } arguments;
 
-enum { KEY_ROW = 1000, KEY_LAYERS, KEY_TOKEN, KEY_DRY, KEY_RESTART };
+enum { KEY_ROW = 1000, KEY_LAYERS, KEY_TOKEN, KEY_DRY, KEY_RESTART, KEY_TOPK, KEY_DRAFT };
 
 static const struct argp_option options[] = {
     {"policy", 'p', "NAME,...", 0, "policies (default all)", 1},
@@ -36,6 +36,8 @@ static const struct argp_option options[] = {
     {"row-bytes", KEY_ROW, "N", 0, "bytes of a slot in one layer (default 1152)", 1},
     {"layers", KEY_LAYERS, "N", 0, "layers (default 61)", 1},
     {"prefill-us", KEY_TOKEN, "US", 0, "time to compute one token again (default 50, assumed)", 1},
+    {"draft-topk", KEY_TOPK, "N", 0, "branches of a draft, for the copies that pages need (default 1: none)", 1},
+    {"draft-layers", KEY_DRAFT, "N", 0, "layers of the draft model, for the same (default 1)", 1},
     {"output", 'o', "FILE", 0, "dataset to write (default: the first trace's name with .kvsweep.h5)", 2},
     {"restart", KEY_RESTART, 0, 0, "begin anew, whatever an earlier sweep left", 2},
     {"jobs", 'J', "N", 0, "simulations at a time (default: processors)", 2},
@@ -55,6 +57,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_ROW: a->row_bytes = arg; break;
     case KEY_LAYERS: a->layers = arg; break;
     case KEY_TOKEN: a->token_us = arg; break;
+    case KEY_TOPK: a->topk = arg; break;
+    case KEY_DRAFT: a->draft_layers = arg; break;
     case KEY_RESTART: a->restart = true; break;
     case KEY_DRY: a->dry_run = true; break;
     case ARGP_KEY_ARG:
@@ -78,7 +82,7 @@ typedef struct state_head {
 typedef struct plan {
   char *output, *state, *command;
   kvs_swept_trace trace[TRACES_MOST];
-  uint32_t traces;
+  uint32_t traces, topk;
   kvs_priced_gpu gpu[KVS_COSTS];
   uint32_t gpus, cells, pools;
   uint32_t pool[POOLS_MOST];
@@ -119,6 +123,7 @@ static void add_cells(plan *p, uint32_t trace, const kvs_policy *const *policy, 
       if (fixed && k) continue;
       kvs_cell *c = &p->cell[p->cells++];
       *c = (kvs_cell){.policy = policy[i], .settings = kvs_policy_settings_default(), .trace = trace};
+      c->settings.draft_topk = p->topk;
       c->settings.capacity = fixed || p->pool[k] == t->info.pool_size ? 0 : p->pool[k];
     }
   t->cells = p->cells - t->first_cell;
@@ -175,7 +180,7 @@ static kv_status open_trace(const arguments *a, uint32_t i, kvs_swept_trace *t, 
 
 static kv_status resolve(const arguments *a, plan *p, kv_error *err) {
   long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  uint32_t jobs = processors > 0 ? (uint32_t)processors : 1, row = 1152, layers = 61;
+  uint32_t jobs = processors > 0 ? (uint32_t)processors : 1, row = 1152, layers = 61, draft = 1;
   double us = 50;
   const char *first = a->path[0];
   size_t stem = strlen(first);
@@ -187,8 +192,11 @@ static kv_status resolve(const arguments *a, plan *p, kv_error *err) {
   kv_status st = small_number(a->jobs, "--jobs", 64, &jobs, err);
   if (!st) st = small_number(a->row_bytes, "--row-bytes", 1u << 20, &row, err);
   if (!st) st = small_number(a->layers, "--layers", 1u << 16, &layers, err);
+  p->topk = 1;
+  if (!st) st = small_number(a->topk, "--draft-topk", 64, &p->topk, err);
+  if (!st) st = small_number(a->draft_layers, "--draft-layers", 1u << 16, &draft, err);
   if (!st) st = kvsim_real(a->token_us, "--prefill-us", 0, 1e9, &us, err);
-  p->prices = (kvs_prices){.row_bytes = row, .layers = layers, .token_seconds = us * 1e-6, .effect = KVS_EFFECT};
+  p->prices = (kvs_prices){.row_bytes = row, .layers = layers, .draft_layers = draft, .token_seconds = us * 1e-6, .effect = KVS_EFFECT};
   p->run = (kvs_cells_options){.whatif = kvs_whatif_options_default(), .jobs = jobs, .arg = p, .progress = on_progress,
                                .finished = on_finished};
   kvs_whatif_options *w = &p->run.whatif;
@@ -294,7 +302,8 @@ static kv_status write_dataset(plan *p, const char *token_source, kv_error *err)
     for (uint32_t g = 0; g < p->gpus; g++) good += !strcmp(judge(p, i, g).verdict, "do it");
   (void)snprintf(verdict, sizeof verdict, "%u of %u combinations of trace, policy, pool and GPU save at least %.0f %% of the time it takes to read the rows.",
                  good, p->cells * p->gpus, 100 * p->prices.effect);
-  const kvs_policy_settings settings = kvs_policy_settings_default();
+  kvs_policy_settings settings = kvs_policy_settings_default();
+  settings.draft_topk = p->topk;
   const kvs_whatif_head head = {.path = p->output, .command = p->command, .conventions = CONVENTIONS, .traced = p->trace,
                                 .traces = p->traces, .memory_model = kvsim_memory_model(p->gpu, p->gpus), .token_source = token_source, .verdict = verdict,
                                 .settings = &settings, .prices = p->prices, .gpu = p->gpu, .gpus = p->gpus};

@@ -59,6 +59,7 @@ typedef struct kvs_tally {
   uint64_t allocated, freed;  /* as recorded: the slot operations of the schedule */
   uint64_t moved;             /* rows copied to another slot by relocation */
   uint64_t copied;            /* accepted rows of verify blocks copied to their place */
+  uint64_t tails;             /* pages, draft_topk > 1: rows at the end of a row's last page, copied in the draft model's cache */
   uint64_t evicted;           /* cached tokens dropped before the recording did */
   uint64_t refilled;          /* tokens recomputed: hits on dropped ones, and hits cut to whole pages */
   uint64_t mismatches;        /* slots that differ from the recording's (as-recorded) */
@@ -71,6 +72,7 @@ typedef struct kvs_policy_settings {
   double scatter_limit;     /* relocate-full: broken neighbours / rows that starts a pass (0.05) */
   uint32_t pass_gap;        /* relocate-full: steps between passes at least (64) */
   uint32_t budget;          /* relocate-step, relocate-idle: rows moved a step at most (512) */
+  uint32_t draft_topk;      /* branches of a draft: with pages each but the first needs a copy of the row's last, partial page (1) */
 } kvs_policy_settings;
 kvs_policy_settings kvs_policy_settings_default(void);
 

@@ -181,10 +181,18 @@ static kv_status on_append(kvs_whatif *f, const kvt_event *e) {
   return st;
 }
 
+/* A draft begins behind the row. Its branches write to pages of their own, each of which begins with the row's last page as far as it
+ * is filled (SGLang's duplicate_prefix_tail_to_draft_branches; a copy in the draft model's cache). */
+static void count_tails(kvs_world *w, const kvs_holder *q) {
+  if (w->placement == KVS_PAGES && w->settings.draft_topk > 1)
+    w->tally.tails += (uint64_t)(w->settings.draft_topk - 1) * (q->rows % w->page_size);
+}
+
 static kv_status on_verify(kvs_whatif *f, const kvt_event *e) {
   kvs_holder *q;
   kv_status st = running(f, e, &q);
   begin_call(f, e);
+  if (!st && !q->block_n) count_tails(&f->world, q);
   if (!st) st = claim(f, e);
   if (!st) st = kvs_placer_of(&f->world)->tree(&f->world, q, e->slots, e->count);
   f->world.tally.allocated += e->count;
@@ -212,6 +220,7 @@ static kv_status on_commit(kvs_whatif *f, const kvt_event *e) {
   if (st) return st;
   if (e->count == 0) {
     if (e->length < 0 || (uint32_t)e->length > q->owned - q->rows) return bad(f, e, "commits more tokens than slots were allocated ahead");
+    if (f->step_type == KVT_STEP_DECODE) count_tails(&f->world, q);
     kvs_world_tell(&f->world, KVT_COMMIT, q->request, q->rows, NULL, 0, e->length, -1);
     kvs_row_commit(&f->world, q, (uint32_t)e->length);
     return KV_OK;

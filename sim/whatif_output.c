@@ -86,6 +86,7 @@ OF(p_evicted, r->tally.evicted)
 OF(p_refilled, r->tally.refilled)
 OF(p_moved, r->tally.moved)
 OF(p_copied, r->tally.copied)
+OF(p_tails, r->tally.tails)
 OF(p_passes, r->tally.passes)
 OF(p_mismatches, r->tally.mismatches)
 OF(p_list, t->cell[i].list_mismatches)
@@ -117,6 +118,7 @@ static const column policy_columns[] = {
     {"policies/refilled", 'u', "token", "tokens computed again: hits on dropped ones and hits cut to whole pages", p_refilled},
     {"policies/moved", 'u', "row", "rows copied by relocation", p_moved},
     {"policies/copied", 'u', "row", "accepted rows of verify blocks copied to their place", p_copied},
+    {"policies/tails", 'u', "row", "rows of partial pages copied for the branches of drafts, in the draft model's cache", p_tails},
     {"policies/passes", 'u', "1", "full passes of relocation", p_passes},
     {"policies/mismatches", 'u', "slot", "slots that differ from the recording's (as-recorded; else 0)", p_mismatches},
     {"policies/list_mismatches", 'u', "1", "entries of the final free lists that differ from the recording's", p_list},
@@ -162,7 +164,7 @@ static const column cost_columns[] = {
     {"costs/policy", 'w', "1", "row of /policies", c_policy},
     {"costs/gpu", 'w', "1", "row of /gpus", c_gpu},
     {"costs/read", 'f', "s", "reading the rows in all decode steps and layers, at the memory's share for their runs", c_read},
-    {"costs/moved_bytes", 'f', "B", "rows relocated or compacted x row bytes x layers (each is read and written)", c_bytes},
+    {"costs/moved_bytes", 'f', "B", "rows relocated or compacted x row bytes x layers, tails x row bytes x draft layers (each is read and written)", c_bytes},
     {"costs/move", 'f', "s", "time to read and write them at the copy bandwidth", c_move},
     {"costs/recompute", 'f', "s", "refilled tokens x time a token", c_recompute},
     {"costs/saved", 'f', "s", "reading time of the baseline - this one's, all decode steps", c_saved},
@@ -359,12 +361,13 @@ static kv_status write_head(hid_t f, const kvs_whatif_head *h, kv_error *err) {
     const char *name;
     double value;
   } real[] = {{"row_bytes", h->prices.row_bytes}, {"layers", h->prices.layers}, {"token_seconds", h->prices.token_seconds},
+              {"draft_layers", h->prices.draft_layers},
               {"effect", h->prices.effect}, {"low_water", s->low_water}, {"high_water", s->high_water},
               {"scatter_limit", s->scatter_limit}};
   const struct {
     const char *name;
     int64_t value;
-  } whole[] = {{"pass_gap", s->pass_gap}, {"budget", s->budget}, {"heads", h->heads}, {"queries", h->queries}};
+  } whole[] = {{"pass_gap", s->pass_gap}, {"budget", s->budget}, {"draft_topk", s->draft_topk}, {"heads", h->heads}, {"queries", h->queries}};
   kv_status st = h->traced ? KV_OK : write_trace(f, h, err);
   for (size_t i = 0; i < sizeof text / sizeof *text && !st; i++) st = kv_h5_put_str(f, text[i].name, text[i].value, err);
   for (size_t i = 0; i < sizeof real / sizeof *real && !st; i++) st = kv_h5_put_f64(f, real[i].name, real[i].value, err);

@@ -63,7 +63,7 @@ typedef struct kvs_whatif_head {
  * /gpus: key, name, read_bandwidth, copy_bandwidth "B/s", read_source, copy_source, memory_model
  * /policies, a row a cell: name, summary; pool "slot", page_size, fits, short_step, rows, runs (decode steps summed),
  *   mean_run, oracle_share (runs of the oracle / runs; NaN without one), waste_mean, waste_most, free_mean "slot",
- *   capacity_lost, evicted, refilled, moved, copied, passes, mismatches, list_mismatches, steps, decode_steps,
+ *   capacity_lost, evicted, refilled, moved, copied, tails, passes, mismatches, list_mismatches, steps, decode_steps,
  *   slot_operations
  * /costs, a row a cell and GPU (cell by cell): policy, gpu, read "s", moved_bytes "B", move, recompute, saved, saved_step,
  *   net "s", break_even "step", verdict

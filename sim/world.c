@@ -16,7 +16,7 @@ const kvs_policy *kvs_policy_find(const char *name) {
 }
 
 kvs_policy_settings kvs_policy_settings_default(void) {
-  return (kvs_policy_settings){.low_water = 0.05, .high_water = 0.10, .scatter_limit = 0.05, .pass_gap = 64, .budget = 512};
+  return (kvs_policy_settings){.low_water = 0.05, .high_water = 0.10, .scatter_limit = 0.05, .pass_gap = 64, .budget = 512, .draft_topk = 1};
 }
 
 /* ---- making and freeing ---- */
