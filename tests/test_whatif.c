@@ -272,6 +272,7 @@ static void test_random_servers(void) {
   CU_ASSERT(seen_of(&kvs_policy_compact)->copied > 0 && seen_of(&kvs_policy_compact)->evicted > 0);
   CU_ASSERT(seen_of(&kvs_policy_pages_16)->copied > 0 && seen_of(&kvs_policy_pages_16)->refilled > 0);
   CU_ASSERT(seen_of(&kvs_policy_pages_64)->copied > 0 && seen_of(&kvs_policy_pages_64)->evicted > 0);
+  CU_ASSERT(seen_of(&kvs_policy_vllm)->evicted > 0 && seen_of(&kvs_policy_vllm)->refilled > 0);
   CU_ASSERT(seen_of(&kvs_policy_relocate_full)->passes > 0 && seen_of(&kvs_policy_relocate_full)->moved > 0);
   CU_ASSERT(seen_of(&kvs_policy_relocate_step)->moved > 0);
   CU_ASSERT(seen_of(&kvs_policy_relocate_idle)->moved > 0);
