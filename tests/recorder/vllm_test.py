@@ -130,6 +130,32 @@ def unexplained(wheel):
         recorder.close()
 
 
+def spawned():
+    """The hooks reach the process that a server spawns. A package of a few lines stands for vLLM: its Scheduler has no KVCacheManager, which is
+    refused, and that line comes from the spawned process."""
+    files = {"__init__.py": "__version__ = '9.9.9'\n", "child.py": (
+                 "import os\ndef run():\n    from vllm.v1.core.sched.scheduler import Scheduler\n    Scheduler()\n    print('child', os.getppid())\n"),
+             "v1/core/sched/scheduler.py": "class Scheduler:\n    pass\n",
+             "entrypoints/openai/api_server.py": ("import multiprocessing, os\nfrom vllm.child import run\nif __name__ == '__main__':\n"
+                                                  "    p = multiprocessing.get_context('spawn').Process(target=run)\n    p.start()\n    p.join()\n    print('parent', os.getpid())\n")}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            path = os.path.join(folder, "vllm", name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w") as f:
+                f.write(text)
+        for parts in ("v1", "v1/core", "v1/core/sched", "entrypoints", "entrypoints/openai"):
+            open(os.path.join(folder, "vllm", parts, "__init__.py"), "w").close()
+        script = os.path.join(HERE, "..", "..", "traces", "record_vllm.py")
+        env = {**os.environ, "PYTHONPATH": folder, "KVROOF_RECORD": os.path.join(folder, "x")}
+        done = subprocess.run([sys.executable, script, "--port", "1"], env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split()[1] == done.stdout.split()[3], done.stdout
+        assert done.stderr.count("record_vllm: not recording: the scheduler has no KVCacheManager") == 1, done.stderr
+        del env["KVROOF_RECORD"]
+        assert subprocess.run([sys.executable, script], env=env, capture_output=True, timeout=60).returncode == 2
+
+
 def probe(wheel):
     """What the recorder hooks in the scheduler is there in this version: read from its source, which is not run here."""
     import ast
@@ -225,6 +251,7 @@ def main(args):
         return 77
     kvsim, wheels = args[0], sorted(args[1:], key=version_of)
     failed = 0
+    spawned()
     for wheel in wheels:
         failed += subprocess.run([sys.executable, os.path.abspath(__file__), "--one", kvsim, wheel]).returncode != 0
     failed += subprocess.run([sys.executable, os.path.abspath(__file__), "--cost", wheels[-1]]).returncode != 0
