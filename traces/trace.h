@@ -64,7 +64,7 @@ typedef enum kvt_allocator {
    * cached there is evicted: FREE with reason evict before the ALLOC), a prefix hit takes its blocks out of the middle,
    * a row's end appends its blocks, last first. */
   KVT_ALLOC_VLLM = 5,
-  KVT_ALLOC_VLLM_FRONT = 6,    /* the same, but blocks that are not cached go to the queue's head  (newer vLLM: 0.24, not 0.20) */
+  KVT_ALLOC_VLLM_FRONT = 6,    /* the same, but blocks that are not cached go to the queue's head (newer vLLM: 0.24, not 0.20) */
   /* SGLang 0.5.17 and newer: pages that are freed as a segment of a row (FREE with position 0) go to the head in the row's order, before
    * the others of their group; sorted: the order in which they wait does not matter, lists of it are ascending. */
   KVT_ALLOC_PAGED_SEGMENT = 7,
