@@ -104,11 +104,10 @@ lint:
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
 
-# Man pages come from --help, so that they cannot disagree with it.
-man: $(B)/man/kvsim.1 $(B)/man/roofline.1
-$(B)/man/%.1: $(B)/%
-	@mkdir -p $(@D)
-	help2man --no-info --no-discard-stderr -n "$(if $(filter kvsim,$*),replay KV-cache allocator traces,hold attention kernels against the roofline)" -o $@ $<
+# Man pages, one a program and sub-command, come from --help.
+man: $(B)/man/.made
+$(B)/man/.made: $(B)/kvsim $(B)/roofline analysis/man.sh
+	@sh analysis/man.sh $(B) && touch $@
 
 DATADIR = $(DESTDIR)$(prefix)/share/kvroof
 install: all
@@ -125,12 +124,13 @@ install: all
 	install -m 644 analysis/completion.bash $(DESTDIR)$(prefix)/share/bash-completion/completions/kvsim
 	install -m 644 analysis/completion.bash $(DESTDIR)$(prefix)/share/bash-completion/completions/roofline
 	if command -v help2man >/dev/null; then $(MAKE) --no-print-directory man && install -d $(DESTDIR)$(prefix)/share/man/man1 && \
-	  install -m 644 $(B)/man/kvsim.1 $(B)/man/roofline.1 $(DESTDIR)$(prefix)/share/man/man1; fi
+	  install -m 644 $(B)/man/*.1 $(DESTDIR)$(prefix)/share/man/man1; fi
 
 uninstall:
 	rm -rf $(DESTDIR)$(prefix)/bin/kvsim $(DESTDIR)$(prefix)/bin/roofline $(DESTDIR)$(prefix)/lib/libkvroof.a \
 	  $(DESTDIR)$(prefix)/lib/pkgconfig/kvroof.pc $(DESTDIR)$(prefix)/include/kvroof $(DATADIR) \
 	  $(DESTDIR)$(prefix)/share/man/man1/kvsim.1 $(DESTDIR)$(prefix)/share/man/man1/roofline.1 \
+	  $(DESTDIR)$(prefix)/share/man/man1/kvsim-*.1 $(DESTDIR)$(prefix)/share/man/man1/roofline-*.1 \
 	  $(DESTDIR)$(prefix)/share/bash-completion/completions/kvsim $(DESTDIR)$(prefix)/share/bash-completion/completions/roofline
 
 clean:

@@ -13,8 +13,8 @@
  * a row a point: name, variant, layout, scope, unit, kind, the configuration (row_bytes, run_length, blocks,
  * threads, in_flight, footprint, work, load, cycles), runs, the times (median, minimum, maximum, p10, p90,
  * low, high), value (rate or latency) with value_low, value_high, and the GPU's state (sm_clock,
- * memory_clock, power, temperature, memory_busy, throttle, throttled) /samples          point, seconds: every
- * run
+ * memory_clock, power, temperature, memory_busy, throttle, throttled); and modelled, which calibration_model.h
+ * adds /samples          point, seconds: every run
  */
 #ifndef KVA_CALIBRATION_H
 #define KVA_CALIBRATION_H

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,6 +22,42 @@ int kv_cli_exit(const char *program, kv_status status, const kv_error *err) {
   }
   if (failed) fprintf(stderr, "%s: %s\n", program, err && err->text[0] ? err->text : kv_status_name(status));
   return kv_exit_status(status);
+}
+
+/* The first whole number of a file, or of its line that begins with `key`; UINT64_MAX where there is none ("max"). */
+static uint64_t number_in(const char *path, const char *key) {
+  char line[256];
+  uint64_t value = UINT64_MAX;
+  FILE *f = fopen(path, "re");
+  while (f && fgets(line, sizeof line, f)) {
+    unsigned long long v;
+    if (strncmp(line, key, strlen(key)) != 0) continue;
+    if (sscanf(line + strlen(key), "%llu", &v) == 1) value = v;
+    break;
+  }
+  if (f) (void)fclose(f);
+  return value;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+uint64_t kv_cli_memory_left(void) {
+  struct rlimit space;
+  uint64_t available = number_in("/proc/meminfo", "MemAvailable:"), swap = number_in("/proc/meminfo", "SwapFree:");
+  uint64_t left = available == UINT64_MAX ? available : 1024 * (available + (swap == UINT64_MAX ? 0 : swap));
+  uint64_t limit = number_in("/sys/fs/cgroup/memory.max", ""), used = number_in("/sys/fs/cgroup/memory.current", "");
+  if (limit != UINT64_MAX && used != UINT64_MAX) left = least(left, limit > used ? limit - used : 0);
+  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY) left = least(left, space.rlim_cur);
+  return left;
+}
+
+kv_status kv_cli_memory(uint64_t bytes, const char *what, kv_error *err) {
+  uint64_t left = kv_cli_memory_left();
+  if (bytes <= left) return KV_OK;
+  return kv_fail(err, KV_ERR_MEMORY, "%s: needs %.1f GB of memory, %.1f GB are left on this machine", what, (double)bytes * 1e-9,
+                 (double)left * 1e-9);
 }
 
 bool kv_cli_same_file(const char *a, const char *b) {

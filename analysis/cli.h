@@ -27,6 +27,12 @@ bool kv_cli_same_file(const char *a, const char *b);
 kv_status kv_cli_count(const char *text, const char *option, uint64_t low, uint64_t high, uint64_t *value,
                        kv_error *err);
 
+/* Memory that a program may still take here: what the machine has left (free, caches, swap), a control group's limit, a
+ * limit on address space, whichever is least. UINT64_MAX where nothing tells. */
+uint64_t kv_cli_memory_left(void);
+/* KV_ERR_MEMORY where `what` needs more than that: the message names both. To be asked before allocating. */
+kv_status kv_cli_memory(uint64_t bytes, const char *what, kv_error *err);
+
 /* argv joined with spaces (quoted where needed) for a dataset's history; the caller frees. NULL on no memory. */
 char *kv_cli_command_line(int argc, char **argv);
 

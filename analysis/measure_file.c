@@ -358,6 +358,7 @@ static kv_status write_samples(table *t) {
 static kv_status write_gpu(table *t) {
   const kvk_gpu *g = &t->m->origin.gpu;
   char value[6][32];
+  const double none[6] = {NAN, NAN, NAN, NAN, NAN, NAN};
   const char *name[] = {"compute_capability", "sm_count", "memory", "l2", "sm_clock_max", "cuda_runtime"},
              *column[6];
   static const char *const unit[] = {"1", "1", "B", "B", "MHz", "1"}, *const kinds[] = {"probe", "probe",
@@ -376,8 +377,13 @@ static kv_status write_gpu(table *t) {
   if (!st) st = kv_h5_write_strings(t->file, "gpu/value", 6, column, "Value", t->err);
   if (!st) st = kv_h5_write_strings(t->file, "gpu/unit", 6, unit, "Unit", t->err);
   if (!st) st = kv_h5_write_strings(t->file, "gpu/kind", 6, kinds, "Kind of the value", t->err);
+  if (!st) st = kv_h5_write_strings(t->file, "gpu/source", 6, source, "Where the value comes from", t->err);
+  if (!st)
+    st = kv_h5_write(t->file, "gpu/low", H5T_IEEE_F64LE, 6, none, "see unit", "Low end of the range; NaN: none given", KV_H5_SMALL,
+                     t->err);
   return st ? st
-            : kv_h5_write_strings(t->file, "gpu/source", 6, source, "Where the value comes from", t->err);
+            : kv_h5_write(t->file, "gpu/high", H5T_IEEE_F64LE, 6, none, "see unit", "High end of the range; NaN: none given",
+                          KV_H5_SMALL, t->err);
 }
 
 static kv_status write_root(table *t, const kva_measured_labels *labels) {

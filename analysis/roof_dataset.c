@@ -32,6 +32,34 @@ static kv_status put_root(const kva_run *run, hid_t file, kv_error *err) {
 
 /* ---- tables of strings ---- */
 
+/* An end of a value's range in the unit that the value was described in. */
+static double in_its_unit(const kvm_value *v, double end) {
+  char text[40];
+  double described = strtod(v->text, NULL);
+  if (!v->numeric || !v->ranged) return NAN;
+  (void)snprintf(text, sizeof text, "%.12g", described != 0 && v->number != 0 ? end / (v->number / described) : end);
+  return strtod(text, NULL);
+}
+
+/* `low` and `high`: NaN where the description has no range. */
+static kv_status write_ranges(const kvm_gpu *g, hid_t file, kv_error *err) {
+  double *low = calloc(g->values + 1, sizeof *low), *high = calloc(g->values + 1, sizeof *high);
+  kv_status st = low && high ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  for (size_t i = 0; !st && i < g->values; i++) {
+    low[i] = in_its_unit(&g->value[i], g->value[i].low);
+    high[i] = in_its_unit(&g->value[i], g->value[i].high);
+  }
+  if (!st)
+    st = kv_h5_write(file, "gpu/low", H5T_IEEE_F64LE, g->values, low, "see unit", "Low end of the range; NaN: none given",
+                     KV_H5_SMALL, err);
+  if (!st)
+    st = kv_h5_write(file, "gpu/high", H5T_IEEE_F64LE, g->values, high, "see unit", "High end of the range; NaN: none given",
+                     KV_H5_SMALL, err);
+  free(low);
+  free(high);
+  return st;
+}
+
 static kv_status write_gpu(const kva_run *run, hid_t file, kv_error *err) {
   const kvm_gpu *g = run->gpu;
   static const char *const column[] = {"name", "value", "unit", "kind", "source"};
@@ -54,7 +82,7 @@ static kv_status write_gpu(const kva_run *run, hid_t file, kv_error *err) {
     st = kv_h5_write_strings(file, name, g->values, cell, what[c], err);
   }
   free(cell);
-  return st;
+  return st ? st : write_ranges(g, file, err);
 }
 
 typedef struct ceiling_table {

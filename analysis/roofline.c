@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cli.h"
-#include "kv_h5.h"
+#include "kv_clean.h"
 #include "kv_version.h"
 #include "roof_run.h"
 #include "roofline_commands.h"
@@ -424,7 +424,7 @@ static char *help_filter(int key, const char *text, void *input) {
 }
 
 int main(int argc, char **argv) {
-  kv_h5_clean_on_signals();
+  kv_clean_on_signals();
   static options o = {
       .heads = 8, .queries = 9, .batch = 1, .layers = 61, .latent = 512, .rope = 64, .seed = 1};
   static const struct argp_child children[] = {{&roofline_measure_argp, 0, NULL, 0}, {0}};

@@ -8,16 +8,21 @@
 #include <string.h>
 
 #include "calibration.h"
+#include "calibration_model.h"
 #include "cli.h"
+#include "kv_guard.h"
 #include "layout.h"
+#include "report.h"
 #include "roofline_commands.h"
+#include "roofline_gpu.h"
+#include "time_calibrate.h"
 
 typedef struct options {
   int device;
   char only[256]; /* ",dram,l2," */
-  const char *out, *layout, *gpu;
+  const char *out, *layout, *gpu, *from, *report;
   kvk_ceiling_plan plan;
-  bool json, quiet, dry_run, list;
+  bool json, quiet, dry_run, list, no_report;
   struct {
     char name[24];
     double value;
@@ -38,7 +43,10 @@ enum {
   OPT_LIST,
   OPT_LAYOUT,
   OPT_REQUIRE,
-  OPT_ONLY
+  OPT_ONLY,
+  OPT_FROM,
+  OPT_REPORT,
+  OPT_NO_REPORT
 };
 
 static const struct argp_option option_list[] = {
@@ -47,6 +55,10 @@ static const struct argp_option option_list[] = {
     {"only", OPT_ONLY, "LIST", 0, "Microbenchmarks to run, separated by commas (all)", 0},
     {"list", OPT_LIST, 0, 0, "List the microbenchmarks and what bounds each", 0},
     {"output", 'o', "FILE", 0, "Dataset to write (ceilings.h5)", 0},
+    {"report", OPT_REPORT, "DIR", 0, "Folder of the PDF and the PNGs (NAME-report)", 0},
+    {"no-report", OPT_NO_REPORT, 0, 0, "Draw nothing", 0},
+    {"from", OPT_FROM, "FILE", 0,
+     "Measure nothing: take what this kvceilings-1 file has, and put the memory model's gathers beside it", 0},
     {"quick", OPT_QUICK, 0, 0, "The usual winners only: seconds instead of a minute or two", 0},
     {"repeats", OPT_REPEATS, "N", 0, "Timed runs a point, 3 to 64 (20)", 0},
     {"time-limit", OPT_LIMIT, "S", 0, "Seconds for one microbenchmark (120)", 0},
@@ -89,6 +101,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case 'g': o->gpu = arg; break;
     case OPT_ONLY: (void)snprintf(o->only, sizeof o->only, ",%s,", arg); break;
     case 'o': o->out = arg; break;
+    case OPT_FROM: o->from = arg; break;
+    case OPT_REPORT: o->report = arg; break;
+    case OPT_NO_REPORT: o->no_report = true; break;
     case 'q': o->quiet = true; break;
     case OPT_LIST: o->list = true; break;
     case OPT_QUICK: o->plan.quick = true; break;
@@ -123,7 +138,8 @@ static const char doc[] =
     "Examples:\n"
     "  roofline calibrate                       all of it on device 0, into ceilings.h5\n"
     "  roofline calibrate --only dram,mma --require dram=4.4e12\n"
-    "  roofline calibrate --only gather --layout run.layout.h5\n\n"
+    "  roofline calibrate --only gather --layout run.layout.h5\n"
+    "  roofline calibrate --from old-ceilings.h5 -o ceilings.h5\n\n"
     "The dataset is written anew after each microbenchmark; its attribute `complete` says whether all is in "
     "it.";
 
@@ -292,6 +308,55 @@ static kv_status print_json(const kva_calibration *c, kv_error *err) {
   return rc == 0 ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "JSON: out of memory");
 }
 
+/* ---- the memory model beside it, and the report ---- */
+
+static void on_progress(void *arg, size_t done, size_t all) {
+  kv_progress_at(arg, (double)done / (double)all);
+}
+
+/* The model of the GPU that the file names; one that nobody describes has none, and the file says why. */
+static kv_status add_model(const options *o, const char *in, const char *command, kv_error *err) {
+  roofline_gpu described = {0};
+  kva_calibrated about;
+  kv_error why = {KV_OK, ""};
+  kv_progress progress;
+  kv_status st = kva_time_calibration_of(in, &about, err);
+  if (st) return st;
+  bool known = roofline_gpu_choose(about.gpu_name, &described, &why) == KV_OK;
+  kva_model_plan plan = {.in = in, .out = o->out, .gpu = known ? described.gpu : NULL, .why = why.text, .command = command,
+                         .progress = on_progress, .arg = &progress};
+  kv_progress_begin(&progress, "memory model", o->quiet);
+  st = kva_calibration_model(&plan, err);
+  kv_progress_end(&progress);
+  roofline_gpu_free(&described);
+  return st;
+}
+
+static kv_status draw_report(const options *o, kv_error *err) {
+  char share[4096], name[256], folder[300];
+  if (o->no_report) return KV_OK;
+  kv_status st = kv_cli_share("notebooks-free-reports", share, sizeof share, err);
+  if (st) return st;
+  kvr_report_name(o->out, name, sizeof name);
+  (void)snprintf(folder, sizeof folder, "%s-report", name);
+  const char *to = o->report ? o->report : folder;
+  st = kvr_report(o->out, to, share, &(kvr_options){0}, err);
+  if (!st && !o->quiet) fprintf(stderr, "roofline: report in %s\n", to);
+  return st;
+}
+
+static kv_status take_from(const options *o, const char *command, kv_error *err) {
+  kva_calibration c = {0};
+  kv_status st = kv_guard_check_h5(o->from, KVA_CEILINGS_CONVENTIONS, err);
+  if (!st) st = add_model(o, o->from, command, err);
+  if (!st) st = kva_calibration_read(o->out, &c, err);
+  if (!st && o->json) st = print_json(&c, err);
+  else if (!st && !o->quiet) print_table(&c);
+  if (!st) st = check_bars(o, &c, err);
+  kva_calibration_free(&c);
+  return st;
+}
+
 /* ---- main ---- */
 
 static kv_status measure(options *o, char *command, const kva_layout *layout, kv_error *err) {
@@ -315,6 +380,7 @@ static kv_status measure(options *o, char *command, const kva_layout *layout, kv
     kv_status told = print_json(&j.c, st ? NULL : err);
     if (!st) st = told;
   } else if (j.c.rows) print_table(&j.c);
+  if (!st) st = add_model(o, o->out, NULL, err);
   if (!st) st = check_bars(o, &j.c, err);
   kva_calibration_free(&j.c);
   return st;
@@ -340,7 +406,9 @@ static kv_status run(int argc, char **argv, kv_error *err) {
         printf("%-10s %s\n", kvk_ceiling_at(i)->name, kvk_ceiling_at(i)->what);
   } else if (!st) {
     command = kv_cli_command_line(argc, argv);
-    st = measure(&o, command, &layout, err);
+    st = o.from ? take_from(&o, command, err) : measure(&o, command, &layout, err);
+    kv_status drawn = !st || st == KV_ERR_BAR ? draw_report(&o, st ? NULL : err) : KV_OK;
+    if (!st) st = drawn;
   }
   free(command);
   kva_layout_free(&layout);

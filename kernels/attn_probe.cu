@@ -20,7 +20,7 @@ KX_KERNEL probe_kernel(KX_PARAM probe_params p) {
   kx_sts(at + 4 * tid, sum);
   if (p.fault != 6) kx_sync_warp();
   sum += kx_lds_u32(at + 4 * (tid ^ 1)); /* the neighbour's */
-  kx_copy16(at + 1024 + 16 * tid, p.source, 16);
+  kx_copy16(at + 1024 + 16 * tid, p.source, true);
   if (p.fault != 3) kx_copy_wait_all();
   sum += kx_lds_u32(at + 1024 + 16 * tid);
   if (p.fault == 4 && warp == 1) return;

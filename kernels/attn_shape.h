@@ -19,7 +19,7 @@ enum {
 };
 
 /* Bytes of shared memory a block of the split kernels uses with that many units of 8 query rows; split_verify.cu checks it. */
-#define KVK_SPLIT_SMEM(tiles8) (KVK_STAGES * 16u * (KVK_ROW_BYTES + 16u) + 3680u * (tiles8) + 176u)
+#define KVK_SPLIT_SMEM(tiles8) (KVK_STAGES * 16u * KVK_ROW_BYTES + 3680u * (tiles8) + 176u)
 
 /* Query rows are numbered query * heads + head. Column c of group g stands for row g * group_stride + c * row_stride. */
 typedef struct kvk_groups {

@@ -84,9 +84,9 @@ KX_DEVICE bool kx_mbar_test(uint32_t bar, uint32_t parity) {
   return done != 0;
 }
 
-/* --- asynchronous copies, 16 bytes; bytes = 0 writes zeros and reads nothing --- */
-KX_DEVICE void kx_copy16(uint32_t to, const void *from, uint32_t bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+/* --- asynchronous copies, 16 bytes; not `real`: writes zeros and reads nothing --- */
+KX_DEVICE void kx_copy16(uint32_t to, const void *from, bool real) {
+  asm volatile("{\n.reg .pred none;\nsetp.eq.u32 none, %2, 0;\ncp.async.cg.shared.global [%0], [%1], 16, none;\n}\n" ::"r"(to), "l"(from), "r"((uint32_t)real) : "memory");
 }
 KX_DEVICE void kx_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 KX_DEVICE void kx_copy_wait_all() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }

@@ -523,14 +523,14 @@ bool kx_mbar_test(uint32_t bar, uint32_t parity) {
   return true;
 }
 
-void kx_copy16(uint32_t to, const void *from, uint32_t bytes) {
+void kx_copy16(uint32_t to, const void *from, bool real) {
   word *w = checked(to, 16, "copy");
   if (!w) return;
   for (uint32_t i = 0; i < 4; i++) note_write(w[i], B->current % 32, to - smem_start + 4 * i, IN_FLIGHT);
   copy_item &c = new_item(self());
   c.to = to;
   c.from = from;
-  c.bytes = bytes;
+  c.bytes = real ? 16 : 0;
   c.clock = my_clocks().of[my_warp()];
 }
 

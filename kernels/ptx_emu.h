@@ -36,7 +36,7 @@ void kx_mbar_init(uint32_t bar, uint32_t count);
 void kx_mbar_arrive(uint32_t bar);
 void kx_mbar_wait(uint32_t bar, uint32_t parity);
 bool kx_mbar_test(uint32_t bar, uint32_t parity);
-void kx_copy16(uint32_t to, const void *from, uint32_t bytes);
+void kx_copy16(uint32_t to, const void *from, bool real);
 void kx_copy_commit();
 void kx_copy_wait_all();
 void kx_copy_arrive(uint32_t bar);

@@ -5,12 +5,14 @@
  *   - 4 score warps: each multiplies a quarter of the 576 columns, its quarter of Q resident in registers; the partial
  *     scores are exchanged lane by lane through shared memory, and each warp finishes the units of query rows it owns
  *     (unit u: warp u % 4): softmax weights to shared memory. The products of the next tile are issued between the steps
- *     of this tile's softmax, so that its latencies (barrier, exchange, votes, exponentials) are covered.
+ *     of this tile's softmax, the first of its keys loaded before the exchange, so that latencies (exchange, votes,
+ *     exponentials) are covered.
  *   - 4 value warps: each holds 128 of the 512 output columns for all query rows in registers, multiplies weights and
  *     tile, and while it waits for weights fetches 4 of the 16 rows of a tile to come (cp.async, 8 lanes a row; bulk copies
  *     of whole rows were tried on an H200 and are slower there: 0.65 us a tile of 16 rows against 0.48).
  * A tile's life: fetched; multiplied with Q while its predecessor is softened; softened; multiplied with the weights. 4 tiles
- * in shared memory; with the exchange 97 KB, <= 101,376 B. Rows lie 1168 B apart, so that 8 of them spread over the banks.
+ * in shared memory; with the exchange 96 KB, <= 101,376 B. Chunk c of 16 bytes of a line lies at c ^ (row % 8), so that 8 rows spread over
+ * the banks.
  *
  * The running maximum of a query row is raised only when a logit exceeds it by 2^8 (weights then stay far inside bf16's
  * range); raised rows leave a factor for the value warps' accumulators.
@@ -22,8 +24,8 @@ namespace {
 enum sv_mode { SV_FULL, SV_LOAD_ONLY, SV_MMA_ONLY };
 
 const int K_STEPS = KVK_ROW_VALUES / 4 / 16; /* of one score warp: a quarter of the columns, 8 of latent and 1 of rope */
-const int FIRST_STEPS = 5;                   /* of which the first are issued before the softmax, the others inside */
-const uint32_t PITCH = KVK_ROW_BYTES + 16, STAGE = KVK_TILE * PITCH;
+const int FIRST_STEPS = 4;                   /* of which the first are issued before the softmax, the others inside */
+const uint32_t PITCH = KVK_ROW_BYTES, STAGE = KVK_TILE * PITCH;
 const float HEADROOM = 8.0f;
 
 template <int NT>
@@ -111,20 +113,20 @@ KX_DEVICE bool sv_owns(int quarter, int j) { return (j == 0 && (NT >= 4 || quart
 /* Q lies in the last three stages. */
 template <int NT>
 KX_DEVICE void sv_take_q(const sv_thread &t, sv_scores<NT> &w) {
-  const uint32_t base = t.smem + (KVK_STAGES - 3) * STAGE + (t.lane & 7) * PITCH, chunk = 16 * (t.lane >> 3);
+  const uint32_t base = t.smem + (KVK_STAGES - 3) * STAGE + (t.lane & 7) * PITCH, high = t.lane >> 3, turn = t.lane & 7;
 #pragma unroll
   for (int j = 0; j < NT; j++) {
     const uint32_t row = base + 8 * sv_unit<NT>(w.quarter, j) * PITCH;
     uint32_t r[4];
 #pragma unroll
     for (int k = 0; k < 8; k += 2) {
-      kx_ldmatrix4(r, row + 256 * (uint32_t)w.quarter + 32 * (uint32_t)k + chunk);
+      kx_ldmatrix4(r, row + 256 * (uint32_t)w.quarter + 128 * (uint32_t)(k >> 2) + 16 * ((2 * (uint32_t)(k & 3) + high) ^ turn));
       w.q[k][j][0] = r[0];
       w.q[k][j][1] = r[1];
       w.q[k + 1][j][0] = r[2];
       w.q[k + 1][j][1] = r[3];
     }
-    kx_ldmatrix4(r, row + 1024 + 32 * (uint32_t)w.quarter + (chunk & 16)); /* half of it is not needed */
+    kx_ldmatrix4(r, row + 1024 + 16 * ((2 * (uint32_t)w.quarter + (high & 1)) ^ turn)); /* half of it is not needed */
     w.q[8][j][0] = r[0];
     w.q[8][j][1] = r[1];
   }
@@ -133,10 +135,10 @@ KX_DEVICE void sv_take_q(const sv_thread &t, sv_scores<NT> &w) {
 /* This warp's columns of a tile of keys, steps FROM to TO - 1. */
 template <int FROM, int TO>
 KX_DEVICE void sv_load_keys(const sv_thread &t, int quarter, uint32_t stage, uint32_t a[K_STEPS][4]) {
-  const uint32_t at = t.smem + stage * STAGE + (t.lane & 15) * PITCH + 16 * (t.lane >> 4);
-  const uint32_t latent = at + 256 * (uint32_t)quarter, rope = at + 1024 + 32 * (uint32_t)quarter;
+  const uint32_t at = t.smem + stage * STAGE + (t.lane & 15) * PITCH, high = t.lane >> 4, turn = t.lane & 7;
+  const uint32_t latent = at + 256 * (uint32_t)quarter + 16 * (high ^ turn), rope = at + 1024 + 16 * ((2 * (uint32_t)quarter + high) ^ turn);
 #pragma unroll
-  for (int k = FROM; k < TO; k++) kx_ldmatrix4(a[k], k < 8 ? latent + 32 * (uint32_t)k : rope);
+  for (int k = FROM; k < TO; k++) kx_ldmatrix4(a[k], k < 8 ? (latent ^ 32 * (uint32_t)(k & 3)) + 128 * (uint32_t)(k >> 2) : rope);
 }
 
 template <int NT, int FROM, int TO>
@@ -271,17 +273,17 @@ KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, const sv_se
   const int second = NT > 4 ? 4 : 0;
   uint32_t a[K_STEPS][4];
   kx_f4 v[2][3];
+  kx_mbar_wait(t.smem + L::full + 8 * next_stage, next_lap);
+  sv_load_keys<0, FIRST_STEPS>(t, w.quarter, next_stage, a);
   float x[2][4] = {{s[0][0], s[0][1], s[0][2], s[0][3]}, {s[second][0], s[second][1], s[second][2], s[second][3]}};
   sv_send<NT>(t, w.quarter, i, s);
   kx_bar_sync(1, 128);
   sv_receive<NT>(t, w.quarter, i, 0, v[0]);
   if (NT > 4) sv_receive<NT>(t, w.quarter, i, 1, v[1]);
-  kx_mbar_wait(t.smem + L::full + 8 * next_stage, next_lap);
-  sv_load_keys<0, FIRST_STEPS>(t, w.quarter, next_stage, a);
-  const bool free = i < 2 || kx_mbar_test(unused, (i / 2 - 1) & 1);
 #pragma unroll
   for (int j = 0; j < NT; j++) s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
   sv_multiply_q<NT, 0, FIRST_STEPS>(w, a, s);
+  const bool free = i < 2 || kx_mbar_test(unused, (i / 2 - 1) & 1);
   sv_load_keys<FIRST_STEPS, K_STEPS>(t, w.quarter, next_stage, a);
   sv_add_up(x[0], v[0], p.scale_log2);
   if (NT > 4) sv_add_up(x[1], v[1], p.scale_log2);
@@ -348,12 +350,13 @@ KX_DEVICE int32_t sv_slot_of(const sv_params &p, const sv_segment &seg, const sv
   return i < seg.tiles ? sv_slot(p, seg.request, seg.first, seg.prefix, (seg.first_tile + i) * KVK_TILE + v.row) : -1;
 }
 
-/* One row, or a part of a tile's rows: 9 lines of 128 bytes, 8 lanes each. Without a row zeros, so that nothing unwanted
- * meets a weight of 0. */
-KX_DEVICE void sv_copy_row(const sv_thread &t, uint32_t to, const unsigned char *from, bool real) {
-  const uint32_t chunk = 16 * (t.lane & 7);
+/* Row `row` of a tile or of Q to `to`: 9 lines of 128 bytes, 8 lanes each. Without a row zeros, so that nothing unwanted meets a
+ * weight of 0. Each line lands on one line of shared memory: at 1168 bytes from row to row, which spreads banks too, an H200's
+ * copies were 3 to 4 times as slow. */
+KX_DEVICE void sv_copy_row(const sv_thread &t, uint32_t to, uint32_t row, const unsigned char *from, bool real) {
+  const uint32_t chunk = t.lane & 7, its = to + 16 * (chunk ^ (row & 7));
 #pragma unroll
-  for (uint32_t line = 0; line < 9; line++) kx_copy16(to + chunk + line * 128, from + (real ? chunk + line * 128 : 0), real ? 16 : 0);
+  for (int line = 0; line < 9; line++) kx_copy16(its + (uint32_t)line * 128, from + 16 * chunk + line * 128, real);
 }
 
 /* The warp's 4 rows of a tile. */
@@ -365,7 +368,7 @@ KX_DEVICE void sv_fetch_tile(const sv_params &p, const sv_thread &t, const sv_va
     return;
   }
   const bool real = slot >= 0;
-  sv_copy_row(t, t.smem + stage * STAGE + v.row * PITCH, (const unsigned char *)p.kv + (real ? (int64_t)slot * p.kv_stride : 0), real);
+  sv_copy_row(t, t.smem + stage * STAGE + v.row * PITCH, v.row, (const unsigned char *)p.kv + (real ? (int64_t)slot * p.kv_stride : 0), real);
   kx_copy_arrive(bar);
 }
 
@@ -377,7 +380,7 @@ KX_DEVICE void sv_fetch_q(const sv_params &p, const sv_thread &t, const sv_segme
   for (uint32_t c = v.row; c < 8 * NT; c += 16) {
     const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + c * (uint32_t)p.cut.row_stride;
     const bool real = c < (uint32_t)p.cut.group_rows && row < (uint32_t)p.cut.rows;
-    sv_copy_row(t, t.smem + (KVK_STAGES - 3) * STAGE + c * PITCH, real ? q + (int64_t)row * p.q_stride : q, real);
+    sv_copy_row(t, t.smem + (KVK_STAGES - 3) * STAGE + c * PITCH, c, real ? q + (int64_t)row * p.q_stride : q, real);
   }
   kx_copy_arrive(t.smem + sv_smem<NT>::q_full);
 }
@@ -414,14 +417,14 @@ KX_DEVICE void sv_multiply_v(const sv_thread &t, sv_values<NT> &v, uint32_t valu
   uint32_t b[NT + 1][2];
   const uint32_t weights = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane & 15) * L::weight_stride + 16 * (t.lane >> 4);
   const uint32_t row = (t.lane & 7) + ((t.lane >> 4) << 3), chunk = (t.lane >> 3) & 1;
-  const uint32_t at = t.smem + stage * STAGE + row * PITCH + 16 * chunk + 256 * value_warp;
+  const uint32_t at = t.smem + stage * STAGE + row * PITCH + 16 * (chunk ^ (row & 7)) + 256 * value_warp;
 #pragma unroll
   for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], weights + 16 * (uint32_t)j);
   if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], weights - 16 * (t.lane >> 4) + 16 * (NT - 1));
 #pragma unroll
   for (int m = 0; m < 8; m++) {
     uint32_t a[4];
-    kx_ldmatrix4_trans(a, at + 32 * (uint32_t)m);
+    kx_ldmatrix4_trans(a, (at ^ 32 * (uint32_t)(m & 3)) + 128 * (uint32_t)(m >> 2));
 #pragma unroll
     for (int j = 0; j < NT; j++) kx_mma(v.o[m][j], a, b[j][0], b[j][1]);
   }
@@ -528,13 +531,13 @@ KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
 /* A block takes 512 / TEAMS pieces (see sv_leave_values) of one unit of 8 query rows; team k of its threads every TEAMS-th
  * partial. All loads of a turn leave before any is used. */
 const uint32_t MERGE_THREADS = 512, MERGE_STATS = MERGE_THREADS * 32;
-const int AT_ONCE = 9; /* 8 teams of 9: the partials of 132 blocks for two groups in one turn */
 
 struct sv_sum { /* of one piece: even accumulators are query row 2t, odd ones 2t + 1 */
   float acc[8], top[2], sum[2];
 };
 
 /* Up to AT_ONCE partials at once, on the scale of the largest. -inf where there is none; a NaN reaches sum and values. */
+template <int AT_ONCE>
 KX_DEVICE void sv_add(sv_sum &x, const kx_u4 v[AT_ONCE], const kx_f2 lse[AT_ONCE]) {
 #pragma unroll
   for (int q = 0; q < 2; q++) {
@@ -558,7 +561,7 @@ KX_DEVICE void sv_add(sv_sum &x, const kx_u4 v[AT_ONCE], const kx_f2 lse[AT_ONCE
 }
 
 /* This team's share of the partials. */
-template <int TEAMS>
+template <int TEAMS, int AT_ONCE>
 KX_DEVICE void sv_walk(const sv_params &p, sv_range r, uint32_t unit, uint32_t team, uint32_t piece, sv_sum &x) {
   const uint32_t units = (uint32_t)p.cut.tiles8;
   const kx_f2 *lse = (const kx_f2 *)p.part_lse + ((uint64_t)r.first * units + unit) * 4 + (piece & 3), none = {-kx_inf(), -kx_inf()};
@@ -573,7 +576,7 @@ KX_DEVICE void sv_walk(const sv_params &p, sv_range r, uint32_t unit, uint32_t t
       l[i] = s < r.count ? lse[(uint64_t)s * units * 4] : none;
       v[i] = s < r.count ? from[(uint64_t)s * units * 512] : zero;
     }
-    sv_add(x, v, l);
+    sv_add<AT_ONCE>(x, v, l);
   }
 }
 
@@ -628,8 +631,9 @@ KX_DEVICE void sv_put(const sv_params &p, uint32_t request, uint32_t group, uint
   }
 }
 
-template <int TEAMS>
-KX_KERNEL KX_BOUNDS(512, 1) sv_merge_kernel(KX_PARAM sv_params p) {
+/* AT_ONCE partials a turn of a team; 9 of 8 teams: those of 132 blocks for two groups in one turn. BLOCKS: on an SM together. */
+template <int TEAMS, int AT_ONCE, int BLOCKS>
+KX_KERNEL KX_BOUNDS(512, BLOCKS) sv_merge_kernel(KX_PARAM sv_params p) {
   const uint32_t tid = kx_tid(), smem = kx_smem(), groups = (uint32_t)p.cut.groups, units = (uint32_t)p.cut.tiles8;
   const uint32_t slice = kx_block() % TEAMS, unit = kx_block() / TEAMS % units, which = kx_block() / TEAMS / units;
   const uint32_t request = which / groups, group = which % groups;
@@ -638,7 +642,7 @@ KX_KERNEL KX_BOUNDS(512, 1) sv_merge_kernel(KX_PARAM sv_params p) {
   const sv_range r = sv_partials_of(p, list, request, group, sv_units(p, sv_tiles(p, request)));
   sv_sum x = {{0, 0, 0, 0, 0, 0, 0, 0}, {-kx_inf(), -kx_inf()}, {0, 0}};
   kx_grid_wait();
-  sv_walk<TEAMS>(p, r, unit, team, piece, x);
+  sv_walk<TEAMS, AT_ONCE>(p, r, unit, team, piece, x);
   if (TEAMS > 1) {
     const kx_f4 low = {x.acc[0], x.acc[1], x.acc[2], x.acc[3]}, high = {x.acc[4], x.acc[5], x.acc[6], x.acc[7]};
     const kx_f4 stat = {x.top[0], x.sum[0], x.top[1], x.sum[1]};
@@ -659,6 +663,19 @@ const char *sv_start(kvk_kind kind, const kx_grid &grid, const sv_params &p) {
   if (NT >= 5 && kind == KVK_LOAD_ONLY) return kx_launch(sv_kernel<NT >= 5 ? NT : 5, SV_LOAD_ONLY>, g, p);
   if (NT >= 5 && kind == KVK_MMA_ONLY) return kx_launch(sv_kernel<NT >= 5 ? NT : 5, SV_MMA_ONLY>, g, p);
   return kx_launch(sv_kernel<NT, SV_FULL>, g, p);
+}
+
+/* One block an SM with as many teams as that allows; where even one team is more than that, two blocks an SM. The choice rests on
+ * what the host knows, so a graph can hold it. */
+const char *sv_start_merge(const sv_params &p, void *stream) {
+  const unsigned units = (unsigned)(p.batch * p.cut.groups * p.cut.tiles8), room = p.blocks + p.blocks / 4;
+  const unsigned teams = 8 * units <= room ? 8 : 4 * units <= room ? 4 : 2 * units <= room ? 2 : 1;
+  const kx_grid grid = {units * teams, 1, MERGE_THREADS, MERGE_STATS + 64 * teams, true, stream};
+  return teams == 8      ? kx_launch(sv_merge_kernel<8, 9, 1>, grid, p)
+         : teams == 4    ? kx_launch(sv_merge_kernel<4, 9, 1>, grid, p)
+         : teams == 2    ? kx_launch(sv_merge_kernel<2, 9, 1>, grid, p)
+         : units <= room ? kx_launch(sv_merge_kernel<1, 9, 1>, grid, p)
+                         : kx_launch(sv_merge_kernel<1, 4, 2>, grid, p);
 }
 
 sv_params sv_fill(kvk_kind kind, const kvk_problem *x, const kvk_options *o, void *workspace) {
@@ -700,9 +717,5 @@ extern "C" const char *KX_NAME(split)(kvk_kind kind, const kvk_problem *problem,
                        : p.cut.tiles8 == 3 ? sv_start<3>(kind, grid, p)
                        : p.cut.tiles8 == 5 ? sv_start<5>(kind, grid, p)
                                            : sv_start<6>(kind, grid, p);
-  /* Many partials each: many small blocks and teams. The choice rests on what the host knows, so a graph can hold it. */
-  const unsigned pieces = (unsigned)(p.batch * p.cut.groups), teams = p.fixed_tiles || p.blocks > 4 * pieces ? 8 : 1;
-  const kx_grid merge = {pieces * (unsigned)p.cut.tiles8 * teams, 1, MERGE_THREADS, MERGE_STATS + 64 * teams, true, stream};
-  if (failed) return failed;
-  return teams == 8 ? kx_launch(sv_merge_kernel<8>, merge, p) : kx_launch(sv_merge_kernel<1>, merge, p);
+  return failed ? failed : sv_start_merge(p, stream);
 }

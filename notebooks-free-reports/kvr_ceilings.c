@@ -145,25 +145,57 @@ static void put_line(FILE *f, double x, double y, double width, bool bold, const
   kvr_put_label(f, &(kvr_label){.x = x, .y = y, .size = 8.5, .bold = bold, .colour = colour}, line);
 }
 
+/* " (1024 to 4096)", or "" where the file has no range of this value. */
+static void range_text(const kvr_roofline *r, uint64_t i, char *text, size_t size) {
+  text[0] = '\0';
+  if (r->ranges.rows && isfinite(r->ranges.value[0][i]) && isfinite(r->ranges.value[1][i]))
+    (void)snprintf(text, size, " (%.12g to %.12g)", r->ranges.value[0][i], r->ranges.value[1][i]);
+}
+
 /* The description of the GPU in three columns; what is missing and what is assumed stands out. Returns how many
  * values there was room for. */
 static uint64_t put_description(const kvr_roofline *r, FILE *f, double y, double bottom) {
   const double wide = (KVR_PAGE_WIDTH - 72) / 3;
-  char text[400];
+  char text[400], range[80];
   uint64_t down = bottom > y + PITCH ? (uint64_t)((bottom - y) / PITCH) : 1, each = (r->gpu_row.n + 2) / 3;
   if (each > down) each = down;
   uint64_t shown = r->gpu_row.n < 3 * each ? r->gpu_row.n : 3 * each;
   for (uint64_t i = 0; i < shown; i++) {
     bool missing = !*kvr_word_at(&r->gpu_value, i), bold = missing || assumed(r, i);
     const char *unit = strcmp(kvr_word_at(&r->gpu_unit, i), "1") ? kvr_word_at(&r->gpu_unit, i) : "";
+    range_text(r, i, range, sizeof range);
     if (missing) (void)snprintf(text, sizeof text, "%.60s: missing", kvr_word_at(&r->gpu_row, i));
     else
-      (void)snprintf(text, sizeof text, "%.60s: %.60s%s%.20s (%.30s)", kvr_word_at(&r->gpu_row, i),
-                     kvr_word_at(&r->gpu_value, i), *unit ? " " : "", unit, kvr_word_at(&r->gpu_kind, i));
+      (void)snprintf(text, sizeof text, "%.60s: %.60s%s%s%.20s%s%.30s%s", kvr_word_at(&r->gpu_row, i), kvr_word_at(&r->gpu_value, i),
+                     range, *unit ? " " : "", unit, *range ? ", " : " (", kvr_word_at(&r->gpu_kind, i), *range ? "" : ")");
     put_line(f, 36 + wide * (double)(i / each), y + PITCH * (double)(i % each), wide - 10, bold,
              missing ? "#D55E00" : "#000000", text);
   }
   return shown;
+}
+
+static kv_status put_described(const kvr_roofline *r, kv_error *err) {
+  FILE *f;
+  char rest[120] = "";
+  kv_status st = kvr_job_open(r->job, "description-labels.gp", &f, err);
+  if (st) return st;
+  uint64_t shown = put_description(r, f, 96, BOTTOM);
+  if (shown < r->gpu_row.n)
+    (void)snprintf(rest, sizeof rest, " The first %llu are shown, the rest is in /gpu of the dataset.",
+                   (unsigned long long)shown);
+  kvr_put_number(r->job->vars, "DESCRIBED", (double)r->gpu_row.n);
+  kvr_put_finding(r->job, "FIND_DESCRIPTION",
+                  "%s values: %s known, %s assumed (guesses), %s missing; a missing value stays missing. In brackets: the range.%s",
+                  kvr_count((double)r->gpu_row.n).text,
+                  kvr_count((double)r->gpu_row.n - assumed_count(r) - missing_count(r)).text,
+                  kvr_count(assumed_count(r)).text, kvr_count(missing_count(r)).text, rest);
+  return kvr_job_close(r->job, &f, err);
+}
+
+/* ---- assumed values ---- */
+
+bool kvr_has_assumed(const kvr_roofline *r) {
+  return assumed_count(r) > 0;
 }
 
 /* Up to two lines; returns the y of the last. */
@@ -177,45 +209,31 @@ static double put_lines(FILE *f, double y, const char *text) {
   return y;
 }
 
-/* Each assumed value with what its description says of it: the range, and why. */
-static void put_assumed(const kvr_roofline *r, FILE *f, double y) {
-  char text[700];
-  double all = assumed_count(r), shown = 0;
-  if (all == 0) return;
-  put_line(f, 36, y, KVR_PAGE_WIDTH - 72, true, "#333333", "Assumed values: guesses, each with its range or reason");
+/* Each assumed value with its range, and what its description says of it. */
+kv_status kvr_put_assumed(const kvr_roofline *r, kv_error *err) {
+  char text[700], range[80];
+  double y = 84, all = assumed_count(r), shown = 0;
+  FILE *f;
+  kv_status st = kvr_job_open(r->job, "assumed-labels.gp", &f, err);
+  if (st) return st;
   for (uint64_t i = 0; i < r->gpu_row.n; i++) {
     if (!assumed(r, i)) continue;
-    y += PITCH;
+    y += PITCH + 1;
     if (y + 2 * PITCH > BOTTOM && shown + 1 < all) {
       (void)snprintf(text, sizeof text, "and %.0f more: see /gpu of the dataset", all - shown);
       put_line(f, 36, y, KVR_PAGE_WIDTH - 72, true, "#333333", text);
-      return;
+      break;
     }
-    (void)snprintf(text, sizeof text, "%.60s = %.60s %.20s: %.500s", kvr_word_at(&r->gpu_row, i),
-                   kvr_word_at(&r->gpu_value, i), kvr_word_at(&r->gpu_unit, i), kvr_word_at(&r->gpu_source, i));
+    range_text(r, i, range, sizeof range);
+    const char *unit = strcmp(kvr_word_at(&r->gpu_unit, i), "1") ? kvr_word_at(&r->gpu_unit, i) : "";
+    (void)snprintf(text, sizeof text, "%.60s = %.60s%s%s%.20s: %.400s", kvr_word_at(&r->gpu_row, i), kvr_word_at(&r->gpu_value, i), range,
+                   *unit ? " " : "", unit, kvr_word_at(&r->gpu_source, i));
     y = put_lines(f, y, text);
     shown++;
   }
-}
-
-static kv_status put_described(const kvr_roofline *r, kv_error *err) {
-  FILE *f;
-  char rest[120] = "";
-  kv_status st = kvr_job_open(r->job, "description-labels.gp", &f, err);
-  if (st) return st;
-  double lines = fmin(2 * assumed_count(r), 12), kept = lines > 0 ? PITCH * (lines + 2) : 0;
-  uint64_t shown = put_description(r, f, 96, BOTTOM - kept);
-  uint64_t down = (shown + 2) / 3;
-  put_assumed(r, f, 96 + PITCH * ((double)down + 0.8));
-  if (shown < r->gpu_row.n)
-    (void)snprintf(rest, sizeof rest, " The first %llu are shown, the rest is in /gpu of the dataset.",
-                   (unsigned long long)shown);
-  kvr_put_number(r->job->vars, "DESCRIBED", (double)r->gpu_row.n);
-  kvr_put_finding(r->job, "FIND_DESCRIPTION",
-                  "%s values: %s known, %s assumed (guesses), %s missing; a missing value stays missing.%s",
-                  kvr_count((double)r->gpu_row.n).text,
-                  kvr_count((double)r->gpu_row.n - assumed_count(r) - missing_count(r)).text,
-                  kvr_count(assumed_count(r)).text, kvr_count(missing_count(r)).text, rest);
+  kvr_put_finding(r->job, "FIND_ASSUMED",
+                  "%s guesses: nobody has published these. Each with its range in brackets and its reason.",
+                  kvr_count(all).text);
   return kvr_job_close(r->job, &f, err);
 }
 

@@ -61,6 +61,8 @@ static void put_clock_rows(const kvr_roofline *r, const kvr_table *t, FILE *f) {
   kvr_put_number(r->job->vars, "POWER_MOST", s[C_POWER].high);
   kvr_put_number(r->job->vars, "TEMPERATURE_MOST", s[C_TEMPERATURE].high);
   kvr_put_number(r->job->vars, "THROTTLED", (double)throttled);
+  kvr_put_text(r->job->vars, "CLOCK_STRETCH", "the next prefix, in tokens");
+  kvr_put_number(r->job->vars, "CLOCK_ROTATE", 0);
   if (!isfinite(s[C_SM].high))
     kvr_put_finding(r->job, "FIND_CLOCKS", "The driver told no clock: times cannot be tied to one.");
   else

@@ -208,6 +208,29 @@ static void validate_line(const model *m, uint64_t i, FILE *f) {
   kvr_put_cell(f, at(m, V_ERROR, i) * 100);
 }
 
+/* What the axes must reach: times in us, residuals in %. */
+static void put_reach(const model *m) {
+  double low = NAN, high = NAN, worst = 0;
+  for (uint64_t i = 0; i < m->n; i++) {
+    for (size_t c = V_MEASURED; c <= V_PHIGH; c++) {
+      double v = at(m, c, i) * 1e6;
+      if (!(v > 0) || !isfinite(v)) continue;
+      if (!(low <= v)) low = v;
+      if (!(high >= v)) high = v;
+    }
+    worst = fmax(worst, 100 * fabs(at(m, V_ERROR, i)));
+  }
+  fprintf(m->job->vars, "array SERIES_DRAWN[%zu]\n", m->series_count ? m->series_count : 1);
+  for (size_t s = 0; s < m->series_count; s++) { /* a kernel without a prediction has no mark and no place in the key */
+    bool drawn = false;
+    for (uint64_t i = 0; i < m->n; i++) drawn |= series_of(m, i) == s && isfinite(at(m, V_PREDICTED, i));
+    fprintf(m->job->vars, "SERIES_DRAWN[%zu] = %d\n", s + 1, drawn);
+  }
+  kvr_put_number(m->job->vars, "VALIDATE_LOW", low);
+  kvr_put_number(m->job->vars, "VALIDATE_HIGH", high);
+  kvr_put_number(m->job->vars, "VALIDATE_WORST", worst);
+}
+
 kv_status kvr_export_validate(kvr_job *job, kv_error *err) {
   static const kvr_page pages[] = {{"cover.gp", "summary"}, {"roofline-validate.gp", "validate"}};
   static const char *const columns[] = {"points", "mape", "worst", "bias"};
@@ -224,6 +247,7 @@ kv_status kvr_export_validate(kvr_job *job, kv_error *err) {
   if (!st) st = kvr_text_attribute(&job->src, "calibration", calibration, sizeof calibration, err);
   if (!st) {
     put_names(&m);
+    put_reach(&m);
     double *const *v = scores.value;
     kvr_put_finding(
         job, "FIND_VALIDATE",

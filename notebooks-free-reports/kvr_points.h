@@ -75,7 +75,7 @@ typedef struct kvr_roofline {
   const kvr_job *job;
   char gpu[128], gpu_name[256], status[512], dtype[64], layout_source[512], verdict[2048];
   double heads, queries, latent, rope, row_bytes, batch, layers;
-  kvr_table points, ceilings;
+  kvr_table points, ceilings, ranges; /* ranges: low and high of /gpu; rows 0 where the file has none */
   kvr_words kernel, layout, resource, ceiling, scope, unit, kind, source, gpu_row, gpu_value, gpu_unit,
       gpu_kind, gpu_source;
   uint64_t *order; /* points by kernel, variant, prefix */
@@ -116,6 +116,9 @@ const char *kvr_spoken(const char *name);
 void kvr_missing_values(const kvr_roofline *r, char *text, size_t size);
 /* The last two pages' tables: ceiling-labels.gp and description-labels.gp. */
 kv_status kvr_put_ceilings(const kvr_roofline *r, kv_error *err);
+/* assumed-labels.gp, where a value of the description is a guess. */
+bool kvr_has_assumed(const kvr_roofline *r);
+kv_status kvr_put_assumed(const kvr_roofline *r, kv_error *err);
 
 /* bytes.tsv and ladder.tsv, ladder-end.tsv: a kernel at its longest prefix, first variant. */
 kv_status kvr_put_bytes(const kvr_roofline *r, kv_error *err);
@@ -126,5 +129,15 @@ bool kvr_has_clocks(const kvr_roofline *r);
 bool kvr_has_gains(const kvr_roofline *r);
 kv_status kvr_put_clocks(const kvr_roofline *r, kv_error *err);
 kv_status kvr_put_gains(const kvr_roofline *r, kv_error *err);
+
+/* Layouts side by side, use of each resource and the roofline by level, blocks against time (kvr_resources.c): pages of files
+ * that have the columns. */
+bool kvr_has_layouts(const kvr_roofline *r);
+bool kvr_has_resources(const kvr_roofline *r);
+bool kvr_has_fill(const kvr_roofline *r);
+kv_status kvr_put_layouts(const kvr_roofline *r, kv_error *err);
+kv_status kvr_put_resources(const kvr_roofline *r, kv_error *err);
+kv_status kvr_put_levels(const kvr_roofline *r, kv_error *err);
+kv_status kvr_put_fill(const kvr_roofline *r, kv_error *err);
 
 #endif

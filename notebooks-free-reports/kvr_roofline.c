@@ -90,7 +90,7 @@ static kv_status read_attributes(kvr_roofline *r, kv_error *err) {
 }
 
 static kv_status read_words(kvr_roofline *r, kv_error *err) {
-  static const char *const value[] = {"value"};
+  static const char *const value[] = {"value"}, *const range[] = {"low", "high"};
   kv_status st = kvr_table_load(&r->job->src, "ceilings", value, 1, &r->ceilings, err);
   const struct {
     const char *name;
@@ -110,6 +110,10 @@ static kv_status read_words(kvr_roofline *r, kv_error *err) {
   if (!st && (r->gpu_row.n != r->gpu_value.n || r->gpu_row.n != r->gpu_unit.n ||
               r->gpu_row.n != r->gpu_kind.n || r->gpu_row.n != r->gpu_source.n))
     st = kv_fail(err, KV_ERR_INPUT, "%s: the datasets of '/gpu' differ in length", r->job->src.path);
+  if (!st && H5Lexists(r->job->src.file, "gpu", H5P_DEFAULT) > 0 && H5Lexists(r->job->src.file, "gpu/low", H5P_DEFAULT) > 0)
+    st = kvr_table_load(&r->job->src, "gpu", range, 2, &r->ranges, err);
+  if (!st && r->ranges.rows && r->ranges.rows != r->gpu_row.n)
+    st = kv_fail(err, KV_ERR_INPUT, "%s: dataset '/gpu/low' and '/gpu/name' differ in length", r->job->src.path);
   return st;
 }
 
@@ -138,6 +142,7 @@ static void close_roofline(kvr_roofline *r) {
   free(r->variant_of);
   kvr_table_close(&r->points);
   kvr_table_close(&r->ceilings);
+  kvr_table_close(&r->ranges);
 }
 
 /* ---- series ---- */
@@ -534,6 +539,11 @@ static kv_status export_all(kvr_roofline *r, kv_error *err) {
   if (!st) st = kvr_put_ceilings(r, err);
   if (!st && kvr_has_gains(r)) st = kvr_put_gains(r, err);
   if (!st && kvr_has_clocks(r)) st = kvr_put_clocks(r, err);
+  if (!st && kvr_has_layouts(r)) st = kvr_put_layouts(r, err);
+  if (!st && kvr_has_resources(r)) st = kvr_put_resources(r, err);
+  if (!st && kvr_has_resources(r)) st = kvr_put_levels(r, err);
+  if (!st && kvr_has_fill(r)) st = kvr_put_fill(r, err);
+  if (!st && kvr_has_assumed(r)) st = kvr_put_assumed(r, err);
   if (!st) st = write_cover(r, err);
   if (!st)
     st = kvr_put_footer(r->job, *r->gpu_name ? r->gpu_name : r->gpu,
@@ -543,22 +553,28 @@ static kv_status export_all(kvr_roofline *r, kv_error *err) {
 
 /* The pages outlive the dataset in memory; one report is made at a time. */
 static void choose_pages(const kvr_roofline *r, kvr_job *job) {
-  static const kvr_page gains = {"roofline-gains.gp", "gains"}, clocks = {"roofline-clocks.gp", "clocks"},
-                        always[] = {{"cover.gp", "summary"},
-                                    {"roofline-roof.gp", "roofline"},
-                                    {"roofline-bandwidth.gp", "bandwidth"},
-                                    {"roofline-time.gp", "time"},
-                                    {"roofline-ladder.gp", "ladder"},
-                                    {"roofline-bytes.gp", "bytes"},
-                                    {"roofline-ceilings.gp", "ceilings"},
-                                    {"roofline-description.gp", "description"}};
-  static kvr_page pages[sizeof always / sizeof *always + 2];
+  static const struct {
+    kvr_page page;
+    bool (*has)(const kvr_roofline *r); /* NULL: every file */
+  } all[] = {{{"cover.gp", "summary"}, NULL},
+             {{"roofline-roof.gp", "roofline"}, NULL},
+             {{"roofline-levels.gp", "levels"}, kvr_has_resources},
+             {{"roofline-bandwidth.gp", "bandwidth"}, NULL},
+             {{"roofline-time.gp", "time"}, NULL},
+             {{"roofline-layouts.gp", "layouts"}, kvr_has_layouts},
+             {{"roofline-ladder.gp", "ladder"}, NULL},
+             {{"roofline-gains.gp", "gains"}, kvr_has_gains},
+             {{"roofline-fill.gp", "fill"}, kvr_has_fill},
+             {{"roofline-resources.gp", "resources"}, kvr_has_resources},
+             {{"roofline-bytes.gp", "bytes"}, NULL},
+             {{"roofline-clocks.gp", "clocks"}, kvr_has_clocks},
+             {{"roofline-ceilings.gp", "ceilings"}, NULL},
+             {{"roofline-description.gp", "description"}, NULL},
+             {{"roofline-assumed.gp", "assumed"}, kvr_has_assumed}};
+  static kvr_page pages[sizeof all / sizeof *all];
   size_t n = 0;
-  for (size_t i = 0; i < sizeof always / sizeof *always; i++) {
-    pages[n++] = always[i];
-    if (!strcmp(always[i].figure, "ladder") && kvr_has_gains(r)) pages[n++] = gains;
-    if (!strcmp(always[i].figure, "bytes") && kvr_has_clocks(r)) pages[n++] = clocks;
-  }
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    if (!all[i].has || all[i].has(r)) pages[n++] = all[i].page;
   job->pages = pages;
   job->page_count = n;
 }
@@ -567,11 +583,11 @@ kv_status kvr_export_roofline(kvr_job *job, kv_error *err) {
   kvr_roofline *r = calloc(1, sizeof *r);
   if (!r) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", job->src.path);
   r->job = job;
-  choose_pages(r, job);
   kv_status st = read_attributes(r, err);
   if (!st) st = kvr_table_load(&job->src, "points", point_columns, R_COLUMNS, &r->points, err);
   if (!st) st = read_words(r, err);
   if (!st) st = check_indices(r, err);
+  if (!st) choose_pages(r, job);
   if (!st) st = export_all(r, err);
   close_roofline(r);
   free(r);

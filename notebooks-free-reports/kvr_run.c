@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kv_clean.h"
+
 #define MISSING \
   "gnuplot is not installed or not on PATH; reports need it (Debian and Ubuntu package: gnuplot-nox)"
 
@@ -115,7 +117,9 @@ kv_status kvr_run_gnuplot(const kvr_run_options *options, kv_error *err) {
   char words[300];
   kv_status st = start(options, &pid, err);
   if (st) return st;
+  kv_clean_child(pid);
   bool ended = wait_until(pid, now() + options->time_limit, &status);
+  kv_clean_child(0);
   if (ended && WIFEXITED(status) && WEXITSTATUS(status) == 0) return KV_OK;
   last_words(options->folder, words, sizeof words);
   if (!ended)

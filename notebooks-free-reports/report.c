@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kv_clean.h"
 #include "kvr_job.h"
 #include "kvr_run.h"
 #include "kvr_text.h"
@@ -55,7 +56,10 @@ static kv_status open_workshop(workshop *w, kv_error *err) {
   kv_status st = make_folders(w->dir, err);
   if (st) return st;
   (void)snprintf(w->folder, sizeof w->folder, "%s/.kvroof-report-XXXXXX", w->dir);
-  if (mkdtemp(w->folder)) return KV_OK;
+  if (mkdtemp(w->folder)) {
+    kv_clean_watch(w->folder);
+    return KV_OK;
+  }
   w->folder[0] = '\0';
   return kv_fail(err, KV_ERR_IO, "%s: report folder cannot be written: %s", w->dir, strerror(errno));
 }
@@ -70,6 +74,7 @@ static void close_workshop(workshop *w) {
   }
   if (d) (void)closedir(d);
   if (w->folder[0]) (void)rmdir(w->folder);
+  kv_clean_forget(w->folder);
   w->folder[0] = '\0';
 }
 
@@ -133,8 +138,11 @@ static kv_status export_dataset(const char *dataset, kvr_job *job, kv_error *err
   else if (!strcmp(kind, "kvcompare-1")) st = kvr_export_compare(job, err);
   else if (!strcmp(kind, "kvwhatif-1")) st = kvr_export_whatif(job, err);
   else if (!strcmp(kind, "audit-1")) st = kvr_export_audit(job, err);
+  else if (!strcmp(kind, "kvsweep-1")) st = kvr_export_sweep(job, err);
+  else if (!strcmp(kind, "kvceilings-1")) st = kvr_export_calibration(job, err);
   else
-    st = kv_fail(err, KV_ERR_INPUT, "%s: is a '%.40s' file; a report is made of a kvsim-1, kvwhatif-1, audit-1 or roofline-1 file",
+    st = kv_fail(err, KV_ERR_INPUT, "%s: is a '%.40s' file, of which there is no report; a report is made of a dataset of `kvsim replay`, `whatif` or "
+                 "`sweep`, or of roofline",
                  dataset, kind);
   kv_status closed = kvr_job_close(job, &job->vars, st ? NULL : err);
   if (!st) st = closed;

@@ -1,6 +1,7 @@
-# roofline-clocks.gp - what the GPU ran at while the points were measured, point by point; a stretch is one prefix.
+# roofline-clocks.gp - what the GPU ran at while the points were measured, point by point; a stretch is one prefix, or one microbenchmark.
 TITLE = "Clocks, power and temperature while measuring"
 FINDING = FIND_CLOCKS
+CLOCK_LABEL = CLOCK_ROTATE > 0 ? "rotate by 90 left" : "center"
 NOTE = CLOCK_KNOWN > 0 ? "" : "The driver told no clock."
 load 'page.gp'
 if (!strlen(NOTE)) {
@@ -8,6 +9,7 @@ if (!strlen(NOTE)) {
   set rmargin at screen 0.957
   set xrange [0.5:CLOCK_ROWS + 0.5]
   set style data steps
+  set ytics font FACE.",9.5"
   set format x ""
 
   set tmargin at screen 0.800
@@ -29,10 +31,10 @@ if (!strlen(NOTE)) {
   set yrange [0:(TEMPERATURE_MOST > 0 ? TEMPERATURE_MOST : 1) * 1.3]
   set ylabel "temperature (C)" font FACE.",11"
   set format x "%g"
-  set xlabel "points in the order they were measured (dotted: the next prefix, in tokens)"
+  set xlabel "points in the order they were measured (dotted: ".CLOCK_STRETCH.")"
   TOP = (TEMPERATURE_MOST > 0 ? TEMPERATURE_MOST : 1) * 1.3
   plot 'clocks-blocks.tsv' using 1:(0):(0):(TOP) with vectors nohead lw 0.8 dt 3 lc rgb GREY, \
-       '' using 2:(TOP * 0.92):3 with labels font FACE.",9", \
+       '' using 2:(CLOCK_ROTATE > 0 ? TOP * 0.03 : TOP * 0.92):3 with labels @CLOCK_LABEL font FACE.",9", \
        'clocks.tsv' using 1:5 with linespoints pt 7 ps 0.4 lw 1.6 lc rgb "#009E73"
 }
 unset multiplot

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli.h"
-#include "kv_h5.h"
+#include "kv_clean.h"
 #include "kv_version.h"
 #include "kvsim_commands.h"
 
@@ -40,7 +40,7 @@ static void help(FILE *to) {
           "  kvsim replay trace.h5\n"
           "  kvsim replay trace.h5 --layout-out row.h5 --request 7 --step 900\n\n"
           "Exit status: 0 done, 1 a bar given on the command line was missed, 2 usage, 3 bad input, 4 no such\n"
-          "device, 5 I/O.\n");
+          "device, 5 I/O or memory.\n");
 }
 
 static kv_status dispatch(int argc, char **argv, kv_error *err) {
@@ -68,7 +68,7 @@ static kv_status dispatch(int argc, char **argv, kv_error *err) {
 
 int main(int argc, char **argv) {
   kv_error err = {KV_OK, ""};
-  kv_h5_clean_on_signals();
+  kv_clean_on_signals();
   kv_status st = dispatch(argc, argv, &err);
   return kv_cli_exit("kvsim", st, &err);
 }

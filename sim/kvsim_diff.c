@@ -13,6 +13,7 @@
 #include "kv_h5.h"
 #include "kvsim_commands.h"
 #include "kvsim_gpu.h"
+#include "kvsim_options.h"
 #include "trace.h"
 
 #define LINES 64u
@@ -20,21 +21,19 @@
 typedef struct arguments {
   const char *path[2], *tolerance;
   unsigned paths;
-  bool json, quiet;
+  kvsim_shared shared;
 } arguments;
 
 static const struct argp_option options[] = {
     {"tolerance", 't', "SHARE", 0, "datasets: numbers with a fraction may differ by so much of the larger one (default 0)", 0},
-    {"json", 'j', 0, 0, "one JSON object on stdout (schema kvsim-diff-1)", 0},
-    {"quiet", 'q', 0, 0, "print nothing: the exit status tells", 0},
+    KVSIM_OPTION_JSON("kvsim-diff-1", 0),
+    KVSIM_OPTION_QUIET("print nothing: the exit status tells", 0),
     {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   arguments *a = state->input;
   switch (key) {
     case 't': a->tolerance = arg; break;
-    case 'j': a->json = true; break;
-    case 'q': a->quiet = true; break;
     case ARGP_KEY_ARG:
       if (a->paths == 2) argp_error(state, "two files at a time");
       a->path[a->paths++] = arg;
@@ -42,7 +41,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case ARGP_KEY_END:
       if (a->paths < 2) argp_error(state, "name two files");
       break;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return kvsim_take_shared(&a->shared, key, arg);
   }
   return 0;
 }
@@ -355,7 +354,7 @@ static kv_status compare(const arguments *a, double tolerance, findings *f, kv_e
 }
 
 static void print(const arguments *a, const findings *f) {
-  if (a->json) {
+  if (a->shared.json) {
     json_t *lines = json_array();
     for (uint32_t i = 0; i < f->lines; i++) json_array_append_new(lines, json_string(f->line[i]));
     json_t *j = json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:o}", "schema", "kvsim-diff-1", "a", a->path[0], "b", a->path[1], "kind", f->kind[0],
@@ -384,7 +383,7 @@ kv_status kvsim_diff(int argc, char **argv, kv_error *err) {
   findings *f = kv_guard_share(sizeof *f);
   if (!f) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
   if (!st) st = compare(&a, tolerance, f, err);
-  if (!st && !a.quiet) print(&a, f);
+  if (!st && !a.shared.quiet) print(&a, f);
   if (!st && f->differences) st = kv_fail(err, KV_ERR_BAR, "%s and %s differ in %llu places", a.path[0], a.path[1], (unsigned long long)f->differences);
   kv_guard_unshare(f, sizeof *f);
   return st;

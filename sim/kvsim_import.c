@@ -9,11 +9,12 @@
 #include "cli.h"
 #include "import.h"
 #include "kvsim_commands.h"
+#include "kvsim_options.h"
 #include "serving_trace.h"
 
 typedef struct arguments {
-  const char *path, *output;
-  bool plain, quiet, json, dry_run;
+  kvsim_shared shared; /* its path: the input */
+  bool plain;
   bool workload; /* path is a workload of this format, else a recording */
   bool segments; /* path is the prefix of a live recording's segments */
   kvt_workload_format format;
@@ -25,15 +26,15 @@ typedef struct arguments {
 
 enum {
   MOONCAKE = 0x100, AZURE, CSV, POOL, PAGE, NEED_SORT, CHUNK, MAX_RUNNING, SPECULATION, DRAFT, ACCEPTANCE, SEED, TIME_SCALE,
-  STEP_TIME, TURNS, FIRST, SKIP, EVICT, JSON, DRY_RUN, SEGMENTS
+  STEP_TIME, TURNS, FIRST, SKIP, EVICT, JSON, SEGMENTS
 };
 
 static const struct argp_option options[] = {
-    {"output", 'o', "FILE", 0, "kvtrace-1 file to write (default: the input's name with .kvtrace.h5)", 1},
+    KVSIM_OPTION_OUTPUT("kvtrace-1 file", "the input's name with .kvtrace.h5", 1),
     {"plain", 'p', 0, 0, "no compression, only a checksum: larger, and faster to replay", 1},
-    {"quiet", 'q', 0, 0, "print nothing", 1},
+    KVSIM_OPTION_QUIET("print nothing", 1),
     {"json", JSON, 0, 0, "what was simulated, as JSON (kvsim-import-1)", 1},
-    {"dry-run", DRY_RUN, 0, 0, "read and check everything, write nothing", 1},
+    KVSIM_OPTION_DRY_RUN("read and check everything, write nothing", 1),
     {"segments", SEGMENTS, "PREFIX", 0, "join the segments PREFIX.NNNNNN.h5 of a server recorded with traces/record_sglang.py", 1},
     {0, 0, 0, 0, "A workload, served by the model of SGLang's loop (instead of a recording):", 2},
     {"mooncake", MOONCAKE, "FILE", 0, "Mooncake trace: JSON lines with timestamp, input_length, output_length, hash_ids", 2},
@@ -58,8 +59,8 @@ static const struct argp_option options[] = {
     {0}};
 
 static void choose_workload(arguments *a, kvt_workload_format format, const char *path, const struct argp_state *state) {
-  if (a->path) argp_error(state, "one input at a time");
-  a->path = path;
+  if (a->shared.path) argp_error(state, "one input at a time");
+  a->shared.path = path;
   a->workload = true;
   a->format = format;
 }
@@ -93,24 +94,21 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       if (o->key == key) a->serving_option = o->name;
   if (text) return 0;
   switch (key) {
-    case 'o': a->output = arg; break;
     case 'p': a->plain = true; break;
-    case 'q': a->quiet = true; break;
-    case JSON: a->json = true; break;
-    case DRY_RUN: a->dry_run = true; break;
+    case JSON: a->shared.json = true; break;
     case NEED_SORT: a->need_sort = true; break;
     case MOONCAKE: choose_workload(a, KVT_WORKLOAD_MOONCAKE, arg, state); break;
     case AZURE: choose_workload(a, KVT_WORKLOAD_AZURE, arg, state); break;
     case CSV: choose_workload(a, KVT_WORKLOAD_CSV, arg, state); break;
     case SEGMENTS: a->segments = true; /* fall through */
     case ARGP_KEY_ARG:
-      if (a->path) argp_error(state, "one input at a time");
-      a->path = arg;
+      if (a->shared.path) argp_error(state, "one input at a time");
+      a->shared.path = arg;
       break;
     case ARGP_KEY_END:
-      if (!a->path) argp_error(state, "name a recording, --segments of one, or a workload with --mooncake, --azure or --csv");
+      if (!a->shared.path) argp_error(state, "name a recording, --segments of one, or a workload with --mooncake, --azure or --csv");
       break;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return kvsim_take_shared(&a->shared, key, arg);
   }
   return 0;
 }
@@ -193,7 +191,7 @@ static kv_status read_workload(const arguments *a, kvt_workload *w, uint32_t *tu
   kv_status st = count(a->first, "--first", 1, INT32_MAX, &first, err);
   if (!st) st = count(a->skip, "--skip", 0, INT32_MAX, &skip, err);
   if (!st) st = word(a->turns, "--turns", words, 2, &infer, err);
-  if (!st) st = kvt_workload_read(a->path, a->format, skip, first, w, err);
+  if (!st) st = kvt_workload_read(a->shared.path, a->format, skip, first, w, err);
   *turns = !st && infer ? kvt_workload_infer_turns(w, err) : 0;
   return *turns == UINT32_MAX ? KV_ERR_MEMORY : st;
 }
@@ -202,11 +200,11 @@ static kv_status read_workload(const arguments *a, kvt_workload *w, uint32_t *tu
 
 static void print_text(const arguments *a, const char *output, const kvt_workload *w, uint32_t turns, const kvs_serving_options *o,
                        const kvs_serving_totals *t) {
-  printf("%s: %s\n", output, a->dry_run ? "would be written" : "written");
+  printf("%s: %s\n", output, a->shared.dry_run ? "would be written" : "written");
   printf("  workload    %u requests, %u inferred turns, %s\n", w->requests, turns, w->source);
   printf("  server      %u slots, pages of %u, %s, speculation %s\n", o->pool_size, o->page_size, kvt_allocator_name(o->allocator),
          kvs_speculation_name(o->speculation));
-  if (a->dry_run) return;
+  if (a->shared.dry_run) return;
   printf("  simulated   %" PRIu64 " steps in %.0f s of the model's time, %" PRIu64 " requests finished, %" PRIu64 " retracted\n", t->steps,
          t->seconds, t->finished, t->retracted);
   printf("  slots       %" PRIu64 " allocated (%.2f pool turnovers), %" PRIu64 " freed, %" PRIu64 " of them evicted; %.1f %% of prompts hit\n",
@@ -241,14 +239,14 @@ static kv_status import_workload(const arguments *a, const char *output, const k
   kv_progress bar;
   kv_status st = resolve(a, &o, err);
   if (!st) st = read_workload(a, &w, &turns, err);
-  if (!st && !a->dry_run) {
-    kv_progress_begin(&bar, "serve", a->quiet);
+  if (!st && !a->shared.dry_run) {
+    kv_progress_begin(&bar, "serve", a->shared.quiet);
     st = kvs_serve_to_trace(&w, &o, output, writer, show, &bar, &t, err);
     kv_progress_end(&bar);
   }
-  if (!st && a->json)
+  if (!st && a->shared.json)
     print_json(output, &w, turns, &o, &t);
-  else if (!st && !a->quiet)
+  else if (!st && !a->shared.quiet)
     print_text(a, output, &w, turns, &o, &t);
   kvt_workload_free(&w);
   return st;
@@ -257,22 +255,22 @@ static kv_status import_workload(const arguments *a, const char *output, const k
 static kv_status import_recording(const arguments *a, const char *output, const kvt_writer_options *writer, kv_error *err) {
   if (a->serving_option) return kv_fail(err, KV_ERR_USAGE, "--%s is for workloads; a recording has its own", a->serving_option);
   uint32_t segments;
-  kv_status st = a->dry_run    ? KV_OK
-                 : a->segments ? kvt_import_segments(a->path, output, writer, &segments, err)
-                               : kvt_import_recording(a->path, output, writer, err);
+  kv_status st = a->shared.dry_run    ? KV_OK
+                 : a->segments ? kvt_import_segments(a->shared.path, output, writer, &segments, err)
+                               : kvt_import_recording(a->shared.path, output, writer, err);
   json_t *said = json_pack("{s:s,s:s}", "schema", "kvsim-import-1", "output", output);
-  if (!st && a->json && json_dumpf(said, stdout, JSON_INDENT(1)) == 0) printf("\n");
+  if (!st && a->shared.json && json_dumpf(said, stdout, JSON_INDENT(1)) == 0) printf("\n");
   json_decref(said);
-  if (!st && !a->quiet && !a->json) printf("%s: %s\n", output, a->dry_run ? "would be written" : "written");
+  if (!st && !a->shared.quiet && !a->shared.json) printf("%s: %s\n", output, a->shared.dry_run ? "would be written" : "written");
   return st;
 }
 
 static kv_status name_output(const arguments *a, char **output, kv_error *err) {
-  const char *slash = strrchr(a->path, '/'), *dot = strrchr(slash ? slash : a->path, '.');
-  size_t stem = !a->segments && dot && dot > (slash ? slash + 1 : a->path) ? (size_t)(dot - a->path) : strlen(a->path);
-  if (a->output ? !(*output = strdup(a->output)) : asprintf(output, "%.*s.kvtrace.h5", (int)stem, a->path) < 0)
+  const char *slash = strrchr(a->shared.path, '/'), *dot = strrchr(slash ? slash : a->shared.path, '.');
+  size_t stem = !a->segments && dot && dot > (slash ? slash + 1 : a->shared.path) ? (size_t)(dot - a->shared.path) : strlen(a->shared.path);
+  if (a->shared.output ? !(*output = strdup(a->shared.output)) : asprintf(output, "%.*s.kvtrace.h5", (int)stem, a->shared.path) < 0)
     return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  return !kv_cli_same_file(*output, a->path) ? KV_OK : kv_fail(err, KV_ERR_USAGE, "--output: is the input itself");
+  return !kv_cli_same_file(*output, a->shared.path) ? KV_OK : kv_fail(err, KV_ERR_USAGE, "--output: is the input itself");
 }
 
 kv_status kvsim_import(int argc, char **argv, kv_error *err) {

@@ -8,25 +8,19 @@
 #include "cli.h"
 #include "kv_h5.h"
 #include "kvsim_commands.h"
+#include "kvsim_options.h"
 #include "trace.h"
 
 typedef struct arguments {
-  const char *path;
-  bool json;
+  kvsim_shared shared;
 } arguments;
 
-static const struct argp_option options[] = {{"json", 'j', 0, 0, "one JSON object (schema kvsim-info-1)", 0}, {0}};
+static const struct argp_option options[] = {KVSIM_OPTION_JSON("kvsim-info-1", 0), {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   arguments *a = state->input;
   switch (key) {
-    case 'j': a->json = true; break;
-    case ARGP_KEY_ARG:
-      if (a->path) argp_error(state, "one trace at a time");
-      a->path = arg;
-      break;
-    case ARGP_KEY_NO_ARGS: argp_error(state, "name a trace"); break;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return kvsim_take_trace(&a->shared, key, arg, state);
   }
   return 0;
 }
@@ -95,12 +89,12 @@ kv_status kvsim_info(int argc, char **argv, kv_error *err) {
   tally t = {0};
   argp_err_exit_status = 2;
   (void)argp_parse(&argp, argc, argv, 0, NULL, &a);
-  kv_status st = count(a.path, &info, &t, err);
+  kv_status st = count(a.shared.path, &info, &t, err);
   if (st) return st;
-  char *name = strdup(a.path); /* for JSON and the terminal; the file itself may be called anything */
+  char *name = strdup(a.shared.path); /* for JSON and the terminal; the file itself may be called anything */
   if (!name) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
   kv_text_clean(name);
-  if (a.json)
+  if (a.shared.json)
     print_json(name, &info, &t);
   else
     print_table(name, &info, &t);

@@ -12,6 +12,7 @@
 #include "cli.h"
 #include "kv_h5.h"
 #include "kvsim_commands.h"
+#include "kvsim_options.h"
 #include "layout_write.h"
 #include "replay.h"
 #include "replay_output.h"
@@ -23,21 +24,20 @@
 #define HASH_BYTES (64ll << 20)
 
 typedef struct arguments {
-  const char *path, *output, *report, *layout, *request, *step, *every, *row_bytes, *milestone_rows, *allocator, *dram_row;
-  bool json, quiet, no_report, permissive, dry_run, sha256;
+  kvsim_shared shared;
+  const char *layout, *request, *step, *milestone_rows, *allocator, *dram_row;
+  bool permissive, sha256;
 } arguments;
 
-enum { KEY_ROW = 1000, KEY_LAYOUT, KEY_REQUEST, KEY_STEP, KEY_REPORT, KEY_NO_REPORT, KEY_PERMISSIVE, KEY_MILESTONE,
-       KEY_DRY, KEY_ALLOCATOR, KEY_DRAM, KEY_SHA };
+enum { KEY_LAYOUT = 1000, KEY_REQUEST, KEY_STEP, KEY_PERMISSIVE, KEY_MILESTONE, KEY_ALLOCATOR, KEY_DRAM, KEY_SHA };
 
 static const struct argp_option options[] = {
-    {"output", 'o', "FILE", 0, "dataset to write (default: the trace's name with .kvsim.h5)", 1},
-    {"report", KEY_REPORT, "DIR", 0, "folder for the PDF and PNGs (default: the dataset's name with .report)", 1},
-    {"no-report", KEY_NO_REPORT, 0, 0, "dataset only", 1},
-    {"json", 'j', 0, 0, "one JSON object on stdout (schema kvsim-replay-1) instead of the table", 1},
-    {"quiet", 'q', 0, 0, "no table, no progress", 1},
-    {"every", 'e', "N", 0, "sample every N steps (default: all of up to 8,192 steps, else about 8,192 of them)", 2},
-    {"row-bytes", KEY_ROW, "N", 0, "bytes of a slot in one layer (default 1152: MLA 512 + 64 in bf16)", 2},
+    KVSIM_OPTION_OUTPUT("dataset", "the trace's name with .kvsim.h5", 1),
+    KVSIM_OPTION_REPORT(1),
+    KVSIM_OPTION_JSON_TABLE("kvsim-replay-1", 1),
+    KVSIM_OPTION_QUIET("no table, no progress", 1),
+    KVSIM_OPTION_EVERY("all of up to 8,192 steps, else about 8,192 of them", 2),
+    KVSIM_OPTION_ROW_BYTES(2),
     {"dram-row", KEY_DRAM, "N", 0, "bytes of the address blocks counted as DRAM rows (default 1024, assumed)", 2},
     {"milestone-rows", KEY_MILESTONE, "N", 0, "rows from which a request's decode steps count (default 16384)", 2},
     {"layout-out", KEY_LAYOUT, "FILE", 0, "write the slots of --request after --step for the kernels (kvlayout-1)", 3},
@@ -46,34 +46,21 @@ static const struct argp_option options[] = {
     {"allocator", KEY_ALLOCATOR, "recorded|other", 0, "`other`: do not hold allocations against the recorded allocator's order", 4},
     {"permissive", KEY_PERMISSIVE, 0, 0, "count inconsistent events and skip them", 4},
     {"sha256", KEY_SHA, 0, 0, "hash the trace even if it is larger than 64 MiB", 4},
-    {"dry-run", KEY_DRY, 0, 0, "print what would be done and stop", 4},
+    KVSIM_OPTION_DRY_RUN("print what would be done and stop", 4),
     {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   arguments *a = state->input;
   switch (key) {
-    case 'o': a->output = arg; break;
-    case 'j': a->json = true; break;
-    case 'q': a->quiet = true; break;
-    case 'e': a->every = arg; break;
-    case KEY_ROW: a->row_bytes = arg; break;
     case KEY_DRAM: a->dram_row = arg; break;
     case KEY_MILESTONE: a->milestone_rows = arg; break;
     case KEY_LAYOUT: a->layout = arg; break;
     case KEY_REQUEST: a->request = arg; break;
     case KEY_STEP: a->step = arg; break;
-    case KEY_REPORT: a->report = arg; break;
-    case KEY_NO_REPORT: a->no_report = true; break;
     case KEY_PERMISSIVE: a->permissive = true; break;
     case KEY_ALLOCATOR: a->allocator = arg; break;
-    case KEY_DRY: a->dry_run = true; break;
     case KEY_SHA: a->sha256 = true; break;
-    case ARGP_KEY_ARG:
-      if (a->path) argp_error(state, "one trace at a time");
-      a->path = arg;
-      break;
-    case ARGP_KEY_NO_ARGS: argp_error(state, "name a trace"); break;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return kvsim_take_trace(&a->shared, key, arg, state);
   }
   return 0;
 }
@@ -104,17 +91,17 @@ static kv_status number(const char *text, const char *option, uint64_t low, uint
 }
 
 static kv_status resolve_names(const arguments *a, plan *p, kv_error *err) {
-  size_t stem = strlen(a->path);
-  if (stem > 3 && !strcmp(a->path + stem - 3, ".h5")) stem -= 3;
-  int ok = a->output ? ((p->output = strdup(a->output)) ? 1 : -1) : asprintf(&p->output, "%.*s.kvsim.h5", (int)stem, a->path);
+  size_t stem = strlen(a->shared.path);
+  if (stem > 3 && !strcmp(a->shared.path + stem - 3, ".h5")) stem -= 3;
+  int ok = a->shared.output ? ((p->output = strdup(a->shared.output)) ? 1 : -1) : asprintf(&p->output, "%.*s.kvsim.h5", (int)stem, a->shared.path);
   if (ok < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
   stem = strlen(p->output);
   if (stem > 3 && !strcmp(p->output + stem - 3, ".h5")) stem -= 3;
-  ok = a->report ? ((p->report = strdup(a->report)) ? 1 : -1) : asprintf(&p->report, "%.*s.report", (int)stem, p->output);
+  ok = a->shared.report ? ((p->report = strdup(a->shared.report)) ? 1 : -1) : asprintf(&p->report, "%.*s.report", (int)stem, p->output);
   if (ok < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  if (kv_cli_same_file(p->output, a->path)) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
-  const char *base = strrchr(a->path, '/');
-  p->trace = strdup(base ? base + 1 : a->path);
+  if (kv_cli_same_file(p->output, a->shared.path)) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
+  const char *base = strrchr(a->shared.path, '/');
+  p->trace = strdup(base ? base + 1 : a->shared.path);
   if (!p->trace) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
   kv_text_clean(p->trace); /* it goes into JSON and datasets */
   return KV_OK;
@@ -124,7 +111,7 @@ static kv_status resolve_layout(const arguments *a, plan *p, kv_error *err) {
   uint64_t request;
   if (!a->layout) return a->request || a->step ? kv_fail(err, KV_ERR_USAGE, "--request and --step belong to --layout-out") : KV_OK;
   if (!a->request) return kv_fail(err, KV_ERR_USAGE, "--layout-out needs --request R (or `all`)");
-  if (kv_cli_same_file(a->layout, a->path) || kv_cli_same_file(a->layout, p->output))
+  if (kv_cli_same_file(a->layout, a->shared.path) || kv_cli_same_file(a->layout, p->output))
     return kv_fail(err, KV_ERR_USAGE, "--layout-out: is the trace or the dataset itself");
   if (asprintf(&p->layout_aside, "%s.%ld.aside", a->layout, (long)getpid()) < 0) p->layout_aside = NULL;
   if (!p->layout_aside) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
@@ -143,14 +130,14 @@ static kv_status resolve_replay(const arguments *a, plan *p, kv_error *err) {
   uint64_t every, row, dram, rows;
   uint64_t preset = p->info.steps <= SMALL_STEPS ? 1 : (p->info.steps + SMALL_STEPS - 1) / SMALL_STEPS;
   *r = kvs_replay_options_default();
-  kv_status st = number(a->every, "--every", 1, UINT32_MAX, preset, &every, err);
-  if (!st) st = number(a->row_bytes, "--row-bytes", 1, 1u << 20, r->geometry.row_bytes, &row, err);
+  kv_status st = number(a->shared.every, "--every", 1, UINT32_MAX, preset, &every, err);
+  if (!st) st = number(a->shared.row_bytes, "--row-bytes", 1, 1u << 20, r->geometry.row_bytes, &row, err);
   if (!st) st = number(a->dram_row, "--dram-row", 64, 1u << 20, r->geometry.dram_row_bytes, &dram, err);
   if (!st) st = number(a->milestone_rows, "--milestone-rows", 1, UINT32_MAX, r->milestone_rows, &rows, err);
   if (!st && a->allocator && strcmp(a->allocator, "recorded") && strcmp(a->allocator, "other"))
     st = kv_fail(err, KV_ERR_USAGE, "--allocator: '%s' is neither `recorded` nor `other`", a->allocator);
   if (st) return st;
-  r->name = a->path;
+  r->name = a->shared.path;
   r->every = (uint32_t)every;
   r->geometry.row_bytes = (uint32_t)row;
   r->geometry.dram_row_bytes = (uint32_t)dram;
@@ -166,8 +153,8 @@ static kv_status resolve_replay(const arguments *a, plan *p, kv_error *err) {
 static kv_status hash_trace(const arguments *a, plan *p, kv_error *err) {
   struct stat sb;
   (void)snprintf(p->sha256, sizeof p->sha256, "not computed (over 64 MiB; --sha256)");
-  if (stat(a->path, &sb) == 0 && sb.st_size > HASH_BYTES && !a->sha256 && !a->layout) return KV_OK;
-  return kv_sha256_file(a->path, p->sha256, err);
+  if (stat(a->shared.path, &sb) == 0 && sb.st_size > HASH_BYTES && !a->sha256 && !a->layout) return KV_OK;
+  return kv_sha256_file(a->shared.path, p->sha256, err);
 }
 
 /* ---- running ---- */
@@ -235,6 +222,13 @@ static kv_status read_initial(const plan *p, const char *path, int32_t **initial
   *initial = malloc(p->info.initial_free * sizeof **initial);
   if (!*initial) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
   return kvt_read_list(path, "initial/free_list", p->info.initial_free, *initial, err);
+}
+
+/* A pool that the machine has no room for is told before anything is written. */
+static kv_status check_memory(const arguments *a, const plan *p, kv_error *err) {
+  char what[640];
+  (void)snprintf(what, sizeof what, "%.500s: replaying a pool of %u slots", a->shared.path, p->info.pool_size);
+  return kv_cli_memory(kvs_replay_bytes(&p->info, &p->replay), what, err);
 }
 
 /* ---- the recording's own final lists ---- */
@@ -339,18 +333,20 @@ static void print_json(const plan *p, const kvs_replay *r, verdict final) {
 }
 
 static void print_plan(const arguments *a, const plan *p) {
-  printf("trace           %s (sha256 %s)\n", a->path, p->sha256);
-  printf("dataset         %s\nreport          %s\n", p->output, a->no_report ? "none" : p->report);
+  printf("trace           %s (sha256 %s)\n", a->shared.path, p->sha256);
+  printf("dataset         %s\nreport          %s\n", p->output, a->shared.no_report ? "none" : p->report);
   printf("sampling        every %u of %" PRIu64 " steps\n", p->replay.every, p->info.steps);
   printf("geometry        row %u B, sector %u B, TLB page %u B, DRAM row %u B (assumed)\n", p->replay.geometry.row_bytes,
          p->replay.geometry.sector_bytes, p->replay.geometry.tlb_page_bytes, p->replay.geometry.dram_row_bytes);
+  printf("memory          %.3g GB for the pool, %.3g GB left here\n", 1e-9 * (double)kvs_replay_bytes(&p->info, &p->replay),
+         1e-9 * (double)kv_cli_memory_left());
   printf("allocator       %s%s\n", kvt_allocator_name(p->info.allocator), p->replay.follow_order ? "" : ", its order not checked");
   if (p->layout_path) printf("layout          %s\n", p->layout_path);
 }
 
 static kv_status make_report(const arguments *a, const plan *p, kv_error *err) {
   char share[4096];
-  if (a->no_report) return KV_OK;
+  if (a->shared.no_report) return KV_OK;
   kv_status st = kv_cli_share("notebooks-free-reports", share, sizeof share, err);
   if (!st) st = kvr_report(p->output, p->report, share, NULL, err);
   if (st && err) { /* the data are safe: say so, since a report that fails looks like a run that failed */
@@ -382,24 +378,24 @@ static kv_status replay_and_write(const arguments *a, plan *p, kvt_reader *reade
   hooks h = {.plan = p};
   const kvs_output_options o = {.path = p->output, .command = p->command, .trace = p->trace, .sha256 = p->sha256,
                                 .every = p->replay.every, .milestones = p->milestones};
-  kv_status st = read_initial(p, a->path, &initial, err);
+  kv_status st = read_initial(p, a->shared.path, &initial, err);
   if (!st) st = kvs_output_open(&o, &p->info, &p->replay.geometry, &p->dataset, &h.dataset, err);
   if (st) goto done;
   p->replay.observer = (kvs_observer){&h, hook_pool, hook_request, hook_milestone, hook_step};
   st = kvs_replay_create(&p->info, &p->replay, initial, &replay, err);
-  if (!st) st = run_events(reader, replay, p, a->quiet, err);
-  if (!st) st = compare_final(a->path, p, replay, &final, err);
+  if (!st) st = run_events(reader, replay, p, a->shared.quiet, err);
+  if (!st) st = compare_final(a->shared.path, p, replay, &final, err);
   if (!st && final == DIFFERENT && !a->permissive)
-    st = kv_fail(err, KV_ERR_INPUT, "%s: /final/free_list differs from what the events leave", a->path);
+    st = kv_fail(err, KV_ERR_INPUT, "%s: /final/free_list differs from what the events leave", a->shared.path);
   if (!st && p->milestones && (fflush(p->milestones) != 0 || ferror(p->milestones)))
     st = kv_fail(err, KV_ERR_IO, "the temporary file of the milestones cannot be written (is /tmp full?)");
   if (!st)
     st = kvs_output_finish(p->dataset, replay, err);
   else
     kvs_output_abandon(p->dataset);
-  if (!st && a->json)
+  if (!st && a->shared.json)
     print_json(p, replay, final);
-  else if (!st && !a->quiet)
+  else if (!st && !a->shared.quiet)
     print_table(p, replay, final);
   if (!st) st = put_layout(p, err);
   if (!st) st = layout_missing(p, err);
@@ -424,16 +420,17 @@ kv_status kvsim_replay(int argc, char **argv, kv_error *err) {
   p.command = kv_cli_command_line(argc, argv);
   (void)argp_parse(&argp, argc, argv, 0, NULL, &a);
   kv_status st = resolve_names(&a, &p, err);
-  if (!st) st = kvt_reader_open(a.path, &reader, &p.info, err);
+  if (!st) st = kvt_reader_open(a.shared.path, &reader, &p.info, err);
   if (!st) st = hash_trace(&a, &p, err);
   if (!st) st = resolve_replay(&a, &p, err);
   if (!st) st = resolve_layout(&a, &p, err);
   if (st) goto done;
-  if (a.dry_run) {
+  if (a.shared.dry_run) {
     print_plan(&a, &p);
     goto done;
   }
-  if (a.json && !(p.milestones = tmpfile())) st = kv_fail(err, KV_ERR_IO, "no temporary file for the milestones");
+  st = check_memory(&a, &p, err);
+  if (!st && a.shared.json && !(p.milestones = tmpfile())) st = kv_fail(err, KV_ERR_IO, "no temporary file for the milestones");
   if (!st) st = replay_and_write(&a, &p, reader, err);
   if (!st) st = make_report(&a, &p, err);
 done:

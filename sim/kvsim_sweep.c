@@ -15,6 +15,8 @@
 #include "kv_version.h"
 #include "kvsim_commands.h"
 #include "kvsim_gpu.h"
+#include "kvsim_options.h"
+#include "report.h"
 #include "whatif_output.h"
 
 #define POOLS_MOST 32u
@@ -22,51 +24,40 @@
 #define CONVENTIONS "kvsweep-1"
 
 typedef struct arguments {
-  const char *path[TRACES_MOST], *output, *policy, *gpu, *pool, *row_bytes, *layers, *token_us, *jobs, *topk, *draft_layers;
+  kvsim_shared shared;
+  const char *path[TRACES_MOST], *pool;
   uint32_t paths;
-  bool quiet, dry_run, restart;
+  bool restart;
 } arguments;
 
-enum { KEY_ROW = 1000, KEY_LAYERS, KEY_TOKEN, KEY_DRY, KEY_RESTART, KEY_TOPK, KEY_DRAFT };
+enum { KEY_RESTART = 1000 };
 
 static const struct argp_option options[] = {
-    {"policy", 'p', "NAME,...", 0, "policies (default all)", 1},
-    {"gpu", 'g', "NAME,...", 0, "GPUs (default " KVSIM_GPU ")", 1},
+    KVSIM_OPTION_POLICY(1),
+    KVSIM_OPTION_GPU("", 1),
     {"pool", 'P', "SLOTS,...", 0, "pool sizes (default: each recording's)", 1},
-    {"row-bytes", KEY_ROW, "N", 0, "bytes of a slot in one layer (default 1152)", 1},
-    {"layers", KEY_LAYERS, "N", 0, "layers (default 61)", 1},
-    {"prefill-us", KEY_TOKEN, "US", 0, "time to compute one token again (default 50, assumed)", 1},
-    {"draft-topk", KEY_TOPK, "N", 0, "branches of a draft, for the copies that pages need (default 1: none)", 1},
-    {"draft-layers", KEY_DRAFT, "N", 0, "layers of the draft model, for the same (default 1)", 1},
-    {"output", 'o', "FILE", 0, "dataset to write (default: the first trace's name with .kvsweep.h5)", 2},
+    KVSIM_OPTION_ROW_BYTES(1),
+    KVSIM_OPTION_LAYERS(1),
+    KVSIM_OPTION_PREFILL(1),
+    KVSIM_OPTION_DRAFT(1),
+    KVSIM_OPTION_OUTPUT("dataset", "the first trace's name with .kvsweep.h5", 2),
+    KVSIM_OPTION_REPORT(2),
     {"restart", KEY_RESTART, 0, 0, "begin anew, whatever an earlier sweep left", 2},
-    {"jobs", 'J', "N", 0, "simulations at a time (default: processors)", 2},
-    {"quiet", 'q', 0, 0, "no progress, no summary", 2},
-    {"dry-run", KEY_DRY, 0, 0, "print what would be done and stop", 2},
+    KVSIM_OPTION_JOBS(2),
+    KVSIM_OPTION_QUIET("no progress, no summary", 2),
+    KVSIM_OPTION_DRY_RUN("print what would be done and stop", 2),
     {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   arguments *a = state->input;
   switch (key) {
-    case 'p': a->policy = arg; break;
-    case 'g': a->gpu = arg; break;
     case 'P': a->pool = arg; break;
-    case 'o': a->output = arg; break;
-    case 'J': a->jobs = arg; break;
-    case 'q': a->quiet = true; break;
-    case KEY_ROW: a->row_bytes = arg; break;
-    case KEY_LAYERS: a->layers = arg; break;
-    case KEY_TOKEN: a->token_us = arg; break;
-    case KEY_TOPK: a->topk = arg; break;
-    case KEY_DRAFT: a->draft_layers = arg; break;
     case KEY_RESTART: a->restart = true; break;
-    case KEY_DRY: a->dry_run = true; break;
     case ARGP_KEY_ARG:
       if (a->paths == TRACES_MOST) argp_error(state, "at most %u traces", TRACES_MOST);
       a->path[a->paths++] = arg;
       break;
-    case ARGP_KEY_NO_ARGS: argp_error(state, "name a trace"); break;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return kvsim_take_trace(&a->shared, key, arg, state);
   }
   return 0;
 }
@@ -80,7 +71,7 @@ typedef struct state_head {
 } state_head;
 
 typedef struct plan {
-  char *output, *state, *command;
+  char *output, *report, *state, *command;
   kvs_swept_trace trace[TRACES_MOST];
   uint32_t traces, topk;
   kvs_priced_gpu gpu[KVS_COSTS];
@@ -132,7 +123,7 @@ static void add_cells(plan *p, uint32_t trace, const kvs_policy *const *policy, 
 static kv_status resolve_cells(const arguments *a, plan *p, kv_error *err) {
   const kvs_policy *policy[KVS_POLICIES];
   uint32_t policies;
-  kv_status st = kvsim_policies(a->policy, policy, &policies, err);
+  kv_status st = kvsim_policies(a->shared.policy, policy, &policies, err);
   if (!st) st = resolve_pools(a, p, err);
   if (st) return st;
   p->shared = (size_t)p->traces * policies * p->pools * sizeof *p->cell;
@@ -178,24 +169,33 @@ static kv_status open_trace(const arguments *a, uint32_t i, kvs_swept_trace *t, 
   return kv_sha256_file(t->path, t->sha256, err);
 }
 
+static size_t stem(const char *name) {
+  size_t length = strlen(name);
+  return length > 3 && !strcmp(name + length - 3, ".h5") ? length - 3 : length;
+}
+
+static kv_status resolve_names(const arguments *a, plan *p, kv_error *err) {
+  const char *output = a->shared.output, *report = a->shared.report, *first = a->path[0];
+  int ok = output ? asprintf(&p->output, "%s", output) : asprintf(&p->output, "%.*s.kvsweep.h5", (int)stem(first), first);
+  if (ok >= 0) ok = report ? asprintf(&p->report, "%s", report) : asprintf(&p->report, "%.*s.report", (int)stem(p->output), p->output);
+  if (ok < 0 || asprintf(&p->state, "%s.unfinished", p->output) < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  for (uint32_t i = 0; i < p->traces; i++)
+    if (kv_cli_same_file(p->output, a->path[i])) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
+  return KV_OK;
+}
+
 static kv_status resolve(const arguments *a, plan *p, kv_error *err) {
   long processors = sysconf(_SC_NPROCESSORS_ONLN);
   uint32_t jobs = processors > 0 ? (uint32_t)processors : 1, row = 1152, layers = 61, draft = 1;
   double us = 50;
-  const char *first = a->path[0];
-  size_t stem = strlen(first);
-  if (stem > 3 && !strcmp(first + stem - 3, ".h5")) stem -= 3;
-  int ok = a->output ? ((p->output = strdup(a->output)) ? 1 : -1) : asprintf(&p->output, "%.*s.kvsweep.h5", (int)stem, first);
-  if (ok < 0 || asprintf(&p->state, "%s.unfinished", p->output) < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  for (uint32_t i = 0; i < p->traces; i++)
-    if (kv_cli_same_file(p->output, a->path[i])) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
-  kv_status st = small_number(a->jobs, "--jobs", 64, &jobs, err);
-  if (!st) st = small_number(a->row_bytes, "--row-bytes", 1u << 20, &row, err);
-  if (!st) st = small_number(a->layers, "--layers", 1u << 16, &layers, err);
+  kv_status st = resolve_names(a, p, err);
+  if (!st) st = small_number(a->shared.jobs, "--jobs", 64, &jobs, err);
+  if (!st) st = small_number(a->shared.row_bytes, "--row-bytes", 1u << 20, &row, err);
+  if (!st) st = small_number(a->shared.layers, "--layers", 1u << 16, &layers, err);
   p->topk = 1;
-  if (!st) st = small_number(a->topk, "--draft-topk", 64, &p->topk, err);
-  if (!st) st = small_number(a->draft_layers, "--draft-layers", 1u << 16, &draft, err);
-  if (!st) st = kvsim_real(a->token_us, "--prefill-us", 0, 1e9, &us, err);
+  if (!st) st = small_number(a->shared.draft_topk, "--draft-topk", KVSIM_BRANCHES_MOST, &p->topk, err);
+  if (!st) st = small_number(a->shared.draft_layers, "--draft-layers", 1u << 16, &draft, err);
+  if (!st) st = kvsim_real(a->shared.token_us, "--prefill-us", 0, 1e9, &us, err);
   p->prices = (kvs_prices){.row_bytes = row, .layers = layers, .draft_layers = draft, .token_seconds = us * 1e-6, .effect = KVS_EFFECT};
   p->run = (kvs_cells_options){.whatif = kvs_whatif_options_default(), .jobs = jobs, .arg = p, .progress = on_progress,
                                .finished = on_finished};
@@ -203,7 +203,7 @@ static kv_status resolve(const arguments *a, plan *p, kv_error *err) {
   w->row_bytes = row;
   w->layers = layers;
   w->detail_every = 16;
-  if (!st) st = kvsim_gpus(a->gpu, row, p->gpu, w->cost, &p->gpus, err);
+  if (!st) st = kvsim_gpus(a->shared.gpu, row, p->gpu, w->cost, &p->gpus, err);
   w->costs = p->gpus;
   return st ? st : resolve_cells(a, p, err);
 }
@@ -329,19 +329,25 @@ static void print_summary(const plan *p) {
   }
 }
 
+static kv_status make_report(const plan *p, kv_error *err) {
+  char share[4096];
+  kv_status st = kv_cli_share("notebooks-free-reports", share, sizeof share, err);
+  return st ? st : kvr_report(p->output, p->report, share, NULL, err);
+}
+
 static kv_status sweep(const arguments *a, plan *p, kv_error *err) {
   make_head(p);
   if (!a->restart) read_kept(p);
   begin_keeping(p);
-  kv_progress_begin(&p->progress, "sweep", a->quiet);
+  kv_progress_begin(&p->progress, "sweep", a->shared.quiet);
   kv_status st = KV_OK;
   for (uint32_t i = 0; i < p->traces && !st; i++) st = run_trace(p, &p->trace[i], err);
   kv_progress_end(&p->progress);
-  if (!st) st = write_dataset(p, a->token_us ? "--prefill-us" : "assumed", err);
+  if (!st) st = write_dataset(p, a->shared.token_us ? "--prefill-us" : "assumed", err);
   if (p->kept) (void)fclose(p->kept);
   if (!st) (void)unlink(p->state);
-  if (!st && !a->quiet) print_summary(p);
-  return st;
+  if (!st && !a->shared.quiet) print_summary(p);
+  return st || a->shared.no_report ? st : make_report(p, err);
 }
 
 kv_status kvsim_sweep(int argc, char **argv, kv_error *err) {
@@ -360,12 +366,13 @@ kv_status kvsim_sweep(int argc, char **argv, kv_error *err) {
   kv_status st = KV_OK;
   for (; p.traces < a.paths && !st; p.traces++) st = open_trace(&a, p.traces, &p.trace[p.traces], err);
   if (!st) st = resolve(&a, &p, err);
-  if (!st && a.dry_run)
+  if (!st && a.shared.dry_run)
     printf("%s: %u simulations of %u traces, priced on %u GPUs, %u at a time\n", p.output, p.cells, p.traces, p.gpus, p.run.jobs);
   else if (!st)
     st = sweep(&a, &p, err);
   kv_guard_unshare(p.cell, p.shared);
   free(p.output);
+  free(p.report);
   free(p.state);
   free(p.command);
   return st;

@@ -8,18 +8,20 @@
 
 #include "cli.h"
 #include "kvsim_commands.h"
+#include "kvsim_options.h"
 #include "synth.h"
 
 typedef struct arguments {
-  const char *pattern, *output, *seed, *pool, *requests, *rows, *run, *actions, *allocator;
-  bool json, quiet, plain;
+  kvsim_shared shared;
+  const char *pattern, *pool, *requests, *rows, *run, *actions, *allocator;
+  bool plain;
 } arguments;
 
-enum { KEY_SEED = 1000, KEY_POOL, KEY_REQUESTS, KEY_ROWS, KEY_RUN, KEY_ACTIONS, KEY_ALLOCATOR, KEY_PLAIN };
+enum { KEY_POOL = 1000, KEY_REQUESTS, KEY_ROWS, KEY_RUN, KEY_ACTIONS, KEY_ALLOCATOR, KEY_PLAIN };
 
 static const struct argp_option options[] = {
-    {"output", 'o', "FILE", 0, "trace to write (default PATTERN.kvtrace.h5)", 1},
-    {"seed", KEY_SEED, "N", 0, "seed (default 1); the same seed gives the same trace", 1},
+    KVSIM_OPTION_OUTPUT("trace", "PATTERN.kvtrace.h5", 1),
+    KVSIM_OPTION_SEED("seed (default 1); the same seed gives the same trace", 1),
     {"pool", KEY_POOL, "SLOTS", 0, "slots of the pool (default 65536)", 1},
     {"requests", KEY_REQUESTS, "N", 0, "requests (default 4; a workload has as many as come)", 1},
     {"rows", KEY_ROWS, "N", 0, "rows of a request (default 4096)", 1},
@@ -27,17 +29,13 @@ static const struct argp_option options[] = {
     {"actions", KEY_ACTIONS, "N", 0, "workload: actions (default 2000)", 1},
     {"allocator", KEY_ALLOCATOR, "NAME", 0, "workload: sglang-token (default), sglang-token-sorted or other", 1},
     {"plain", KEY_PLAIN, 0, 0, "no compression", 2},
-    {"json", 'j', 0, 0, "one JSON object on stdout (schema kvsim-synth-1)", 2},
-    {"quiet", 'q', 0, 0, "print nothing", 2},
+    KVSIM_OPTION_JSON("kvsim-synth-1", 2),
+    KVSIM_OPTION_QUIET("print nothing", 2),
     {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   arguments *a = state->input;
   switch (key) {
-    case 'o': a->output = arg; break;
-    case 'j': a->json = true; break;
-    case 'q': a->quiet = true; break;
-    case KEY_SEED: a->seed = arg; break;
     case KEY_POOL: a->pool = arg; break;
     case KEY_REQUESTS: a->requests = arg; break;
     case KEY_ROWS: a->rows = arg; break;
@@ -50,7 +48,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       a->pattern = arg;
       break;
     case ARGP_KEY_NO_ARGS: argp_error(state, "name a pattern: contiguous, comb, blocks, random, geometric or workload"); break;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return kvsim_take_shared(&a->shared, key, arg);
   }
   return 0;
 }
@@ -69,7 +67,7 @@ static kv_status resolve(const arguments *a, kvs_synth_options *o, kv_error *err
   if (pattern == KVS_PATTERNS)
     return kv_fail(err, KV_ERR_USAGE, "'%s' is no pattern; known are contiguous, comb, blocks, random, geometric, workload", a->pattern);
   o->pattern = (kvs_pattern)pattern;
-  kv_status st = a->seed ? kv_cli_count(a->seed, "--seed", 0, UINT64_MAX / 2, &o->seed, err) : KV_OK;
+  kv_status st = a->shared.seed ? kv_cli_count(a->shared.seed, "--seed", 0, UINT64_MAX / 2, &o->seed, err) : KV_OK;
   if (!st) st = number(a->pool, "--pool", 1u << 30, &o->pool, err);
   if (!st) st = number(a->requests, "--requests", 1u << 20, &o->requests, err);
   if (!st) st = number(a->rows, "--rows", 1u << 30, &o->rows, err);
@@ -87,7 +85,7 @@ static json_t *truth_json(const kvs_truth *t) {
 }
 
 static void print(const arguments *a, const kvs_synth_options *o, const kvs_tape *t, const kvs_truth *truth, const char *path) {
-  if (!a->json) {
+  if (!a->shared.json) {
     printf("%s: %s, seed %llu: %llu events, %llu steps, %llu requests", path, a->pattern, (unsigned long long)o->seed,
            (unsigned long long)t->info.events, (unsigned long long)t->info.steps, (unsigned long long)t->info.requests);
     if (!isnan(truth->expected_runs)) printf("; %.6g runs a row expected, %llu in request 0", truth->expected_runs, (unsigned long long)truth->runs[0]);
@@ -136,10 +134,10 @@ kv_status kvsim_synth(int argc, char **argv, kv_error *err) {
   char *command = kv_cli_command_line(argc, argv);
   (void)argp_parse(&argp, argc, argv, 0, NULL, &a);
   kv_status st = resolve(&a, &o, err);
-  (void)snprintf(path, sizeof path, a.output ? "%s" : "%s.kvtrace.h5", a.output ? a.output : a.pattern);
+  (void)snprintf(path, sizeof path, a.shared.output ? "%s" : "%s.kvtrace.h5", a.shared.output ? a.shared.output : a.pattern);
   if (!st) st = kvs_synth(&o, &tape, &truth, err);
   if (!st) st = write(&a, &tape, &truth, path, command, err);
-  if (!st && !a.quiet) print(&a, &o, &tape, &truth, path);
+  if (!st && !a.shared.quiet) print(&a, &o, &tape, &truth, path);
   kvs_tape_free(&tape);
   kvs_truth_free(&truth);
   free(command);

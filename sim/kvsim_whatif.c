@@ -13,6 +13,7 @@
 #include "kv_h5.h"
 #include "kvsim_commands.h"
 #include "kvsim_gpu.h"
+#include "kvsim_options.h"
 #include "report.h"
 #include "whatif_output.h"
 
@@ -20,76 +21,52 @@
 #define DETAILS 16u  /* of these in detail */
 
 typedef struct arguments {
-  const char *path, *output, *report, *policy, *gpu, *row_bytes, *layers, *pool, *token_us, *low, *high, *limit, *gap,
-      *budget, *every, *jobs, *trace_out, *effect, *heads, *queries, *topk, *draft_layers;
-  bool json, quiet, no_report, dry_run;
+  kvsim_shared shared;
+  const char *pool, *low, *high, *limit, *gap, *budget, *trace_out, *effect, *heads, *queries;
 } arguments;
 
-enum { KEY_ROW = 1000, KEY_LAYERS, KEY_REPORT, KEY_NO_REPORT, KEY_POOL, KEY_TOKEN, KEY_LOW, KEY_HIGH, KEY_LIMIT, KEY_GAP,
-       KEY_BUDGET, KEY_TRACE, KEY_EFFECT, KEY_HEADS, KEY_QUERIES, KEY_TOPK, KEY_DRAFT, KEY_DRY };
+enum { KEY_POOL = 1000, KEY_LOW, KEY_HIGH, KEY_LIMIT, KEY_GAP, KEY_BUDGET, KEY_TRACE, KEY_EFFECT, KEY_HEADS, KEY_QUERIES };
 
 static const struct argp_option options[] = {
-    {"policy", 'p', "NAME,...", 0, "policies to try (default all; as-recorded, the baseline, always comes along)", 1},
-    {"gpu", 'g', "NAME,...", 0, "GPUs to price it for (default " KVSIM_GPU "); the first one is the table's", 1},
-    {"row-bytes", KEY_ROW, "N", 0, "bytes of a slot in one layer (default 1152: MLA 512 + 64 in bf16)", 1},
-    {"layers", KEY_LAYERS, "N", 0, "layers that hold such a row (default 61)", 1},
+    KVSIM_OPTION_POLICY(1),
+    KVSIM_OPTION_GPU("; the first one is the table's", 1),
+    KVSIM_OPTION_ROW_BYTES(1),
+    KVSIM_OPTION_LAYERS(1),
     {"heads", KEY_HEADS, "N", 0, "heads on the GPU, for the kernels' times (default 8)", 1},
     {"queries", KEY_QUERIES, "N", 0, "queries a request, for the kernels' times (default 9)", 1},
     {"pool", KEY_POOL, "SLOTS", 0, "give the policies (not as-recorded, not oracle) a pool of another size", 1},
-    {"prefill-us", KEY_TOKEN, "US", 0, "time to compute one token again, in microseconds (default 50, assumed)", 2},
+    KVSIM_OPTION_PREFILL(2),
     {"low-water", KEY_LOW, "SHARE", 0, "low-water: evict when less of the pool is free (default 0.05)", 2},
     {"high-water", KEY_HIGH, "SHARE", 0, "low-water: until so much is (default 0.10)", 2},
     {"scatter-limit", KEY_LIMIT, "SHARE", 0, "relocation: broken neighbours a row that start a pass (default 0.05)", 2},
     {"pass-gap", KEY_GAP, "STEPS", 0, "relocate-full: steps between passes at least (default 64)", 2},
     {"budget", KEY_BUDGET, "ROWS", 0, "relocate-step, -idle: rows copied a step at most (default 512)", 2},
-    {"draft-topk", KEY_TOPK, "N", 0, "branches of a draft, for the copies that pages need (default 1: none)", 2},
-    {"draft-layers", KEY_DRAFT, "N", 0, "layers of the draft model, for the same (default 1)", 2},
+    KVSIM_OPTION_DRAFT(2),
     {"effect", KEY_EFFECT, "SHARE", 0, "less than so much of the reading time is no effect (default 0.01)", 2},
-    {"output", 'o', "FILE", 0, "dataset to write (default: the trace's name with .kvwhatif.h5)", 3},
-    {"report", KEY_REPORT, "DIR", 0, "folder for the PDF and PNGs (default: the dataset's name with .report)", 3},
-    {"no-report", KEY_NO_REPORT, 0, 0, "dataset only", 3},
-    {"json", 'j', 0, 0, "one JSON object on stdout (schema kvsim-whatif-1) instead of the table", 3},
-    {"quiet", 'q', 0, 0, "no table, no progress", 3},
-    {"every", 'e', "N", 0, "sample every N steps (default: about 512 samples; at most 1,024 are kept)", 3},
+    KVSIM_OPTION_OUTPUT("dataset", "the trace's name with .kvwhatif.h5", 3),
+    KVSIM_OPTION_REPORT(3),
+    KVSIM_OPTION_JSON_TABLE("kvsim-whatif-1", 3),
+    KVSIM_OPTION_QUIET("no table, no progress", 3),
+    KVSIM_OPTION_EVERY("about 512 samples; at most 1,024 are kept", 3),
     {"trace-out", KEY_TRACE, "FILE", 0, "write the simulation of the one --policy as a kvtrace-1 file, and nothing else", 3},
-    {"jobs", 'J', "N", 0, "simulations at a time (default: processors)", 4},
-    {"dry-run", KEY_DRY, 0, 0, "print what would be done and stop", 4},
+    KVSIM_OPTION_JOBS(4),
+    KVSIM_OPTION_DRY_RUN("print what would be done and stop", 4),
     {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   arguments *a = state->input;
   switch (key) {
-    case 'p': a->policy = arg; break;
-    case 'g': a->gpu = arg; break;
-    case 'o': a->output = arg; break;
-    case 'j': a->json = true; break;
-    case 'q': a->quiet = true; break;
-    case 'e': a->every = arg; break;
-    case 'J': a->jobs = arg; break;
-    case KEY_ROW: a->row_bytes = arg; break;
-    case KEY_LAYERS: a->layers = arg; break;
     case KEY_POOL: a->pool = arg; break;
     case KEY_HEADS: a->heads = arg; break;
     case KEY_QUERIES: a->queries = arg; break;
-    case KEY_TOKEN: a->token_us = arg; break;
     case KEY_LOW: a->low = arg; break;
     case KEY_HIGH: a->high = arg; break;
     case KEY_LIMIT: a->limit = arg; break;
     case KEY_GAP: a->gap = arg; break;
     case KEY_BUDGET: a->budget = arg; break;
-    case KEY_TOPK: a->topk = arg; break;
-    case KEY_DRAFT: a->draft_layers = arg; break;
     case KEY_EFFECT: a->effect = arg; break;
-    case KEY_REPORT: a->report = arg; break;
-    case KEY_NO_REPORT: a->no_report = true; break;
     case KEY_TRACE: a->trace_out = arg; break;
-    case KEY_DRY: a->dry_run = true; break;
-    case ARGP_KEY_ARG:
-      if (a->path) argp_error(state, "one trace at a time");
-      a->path = arg;
-      break;
-    case ARGP_KEY_NO_ARGS: argp_error(state, "name a trace"); break;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return kvsim_take_trace(&a->shared, key, arg, state);
   }
   return 0;
 }
@@ -121,18 +98,18 @@ static kv_status number(const char *text, const char *option, uint64_t low, uint
 }
 
 static kv_status resolve_names(const arguments *a, plan *p, kv_error *err) {
-  size_t stem = strlen(a->path);
-  if (stem > 3 && !strcmp(a->path + stem - 3, ".h5")) stem -= 3;
-  int ok = a->output ? ((p->output = strdup(a->output)) ? 1 : -1) : asprintf(&p->output, "%.*s.kvwhatif.h5", (int)stem, a->path);
+  size_t stem = strlen(a->shared.path);
+  if (stem > 3 && !strcmp(a->shared.path + stem - 3, ".h5")) stem -= 3;
+  int ok = a->shared.output ? ((p->output = strdup(a->shared.output)) ? 1 : -1) : asprintf(&p->output, "%.*s.kvwhatif.h5", (int)stem, a->shared.path);
   if (ok < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
   stem = strlen(p->output);
   if (stem > 3 && !strcmp(p->output + stem - 3, ".h5")) stem -= 3;
-  ok = a->report ? ((p->report = strdup(a->report)) ? 1 : -1) : asprintf(&p->report, "%.*s.report", (int)stem, p->output);
+  ok = a->shared.report ? ((p->report = strdup(a->shared.report)) ? 1 : -1) : asprintf(&p->report, "%.*s.report", (int)stem, p->output);
   if (ok < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  if (kv_cli_same_file(p->output, a->path) || (a->trace_out && kv_cli_same_file(a->trace_out, a->path)))
+  if (kv_cli_same_file(p->output, a->shared.path) || (a->trace_out && kv_cli_same_file(a->trace_out, a->shared.path)))
     return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
-  const char *base = strrchr(a->path, '/');
-  p->trace = base ? base + 1 : a->path;
+  const char *base = strrchr(a->shared.path, '/');
+  p->trace = base ? base + 1 : a->shared.path;
   return KV_OK;
 }
 
@@ -149,11 +126,11 @@ static kv_status resolve_settings(const arguments *a, plan *p, kv_error *err) {
   if (!st) st = kvsim_real(a->effect, "--effect", 0, 1, &p->prices.effect, err);
   if (!st) st = number(a->gap, "--pass-gap", 1, UINT32_MAX, &s->pass_gap, err);
   if (!st) st = number(a->budget, "--budget", 2, 1u << 24, &s->budget, err);
-  if (!st) st = number(a->topk, "--draft-topk", 1, 64, &s->draft_topk, err);
-  if (!st) st = number(a->draft_layers, "--draft-layers", 1, 1u << 16, &draft, err);
-  if (!st) st = number(a->row_bytes, "--row-bytes", 1, 1u << 20, &row, err);
-  if (!st) st = number(a->layers, "--layers", 1, 1u << 16, &layers, err);
-  if (!st) st = kvsim_real(a->token_us, "--prefill-us", 0, 1e9, &us, err);
+  if (!st) st = number(a->shared.draft_topk, "--draft-topk", 1, KVSIM_BRANCHES_MOST, &s->draft_topk, err);
+  if (!st) st = number(a->shared.draft_layers, "--draft-layers", 1, 1u << 16, &draft, err);
+  if (!st) st = number(a->shared.row_bytes, "--row-bytes", 1, 1u << 20, &row, err);
+  if (!st) st = number(a->shared.layers, "--layers", 1, 1u << 16, &layers, err);
+  if (!st) st = kvsim_real(a->shared.token_us, "--prefill-us", 0, 1e9, &us, err);
   p->heads = 8;
   p->queries = 9;
   if (!st) st = number(a->heads, "--heads", 1, 4096, &p->heads, err);
@@ -172,23 +149,23 @@ static kv_status resolve_run(const arguments *a, plan *p, kv_error *err) {
   kvs_whatif_options *w = &p->run.whatif;
   long processors = sysconf(_SC_NPROCESSORS_ONLN);
   uint32_t jobs = processors > 0 ? (uint32_t)processors : 1;
-  kv_status st = number(a->jobs, "--jobs", 1, 64, &jobs, err);
+  kv_status st = number(a->shared.jobs, "--jobs", 1, 64, &jobs, err);
   *w = kvs_whatif_options_default();
   w->row_bytes = p->prices.row_bytes;
   w->layers = p->prices.layers;
   w->every = (uint32_t)((p->info.steps + SERIES - 1) / SERIES);
   if (!w->every) w->every = 1;
-  if (!st) st = number(a->every, "--every", 1, UINT32_MAX, &w->every, err);
+  if (!st) st = number(a->shared.every, "--every", 1, UINT32_MAX, &w->every, err);
   uint64_t samples = p->info.steps / w->every;
   w->detail_every = samples > DETAILS ? (uint32_t)(samples / DETAILS) : 1;
-  p->run.path = a->path;
+  p->run.path = a->shared.path;
   p->run.jobs = jobs;
   p->run.arg = p;
   p->run.progress = on_progress;
-  if (!st) st = kvsim_gpus(a->gpu, p->prices.row_bytes, p->gpu, w->cost, &p->gpus, err);
+  if (!st) st = kvsim_gpus(a->shared.gpu, p->prices.row_bytes, p->gpu, w->cost, &p->gpus, err);
   w->costs = p->gpus;
   p->prices.copy_bandwidth = p->gpu[0].copy_bandwidth;
-  return st ? st : kvsim_policies(a->policy, p->policy, &p->policies, err);
+  return st ? st : kvsim_policies(a->shared.policy, p->policy, &p->policies, err);
 }
 
 /* ---- running ---- */
@@ -198,13 +175,13 @@ static kv_status simulate(const arguments *a, plan *p, kv_error *err) {
   p->cell = kv_guard_share(p->policies * sizeof *p->cell);
   if (!p->cell) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
   for (uint32_t i = 0; i < p->policies; i++) p->cell[i] = (kvs_cell){.policy = p->policy[i], .settings = p->settings};
-  kv_progress_begin(&p->progress, "as-recorded", a->quiet);
+  kv_progress_begin(&p->progress, "as-recorded", a->shared.quiet);
   kv_status st = kvs_cells_run(p->cell, 1, &p->run, err);
   kv_progress_end(&p->progress);
   if (!st && p->cell[0].status) st = kv_fail(err, p->cell[0].status, "%s", p->cell[0].err.text);
   for (uint32_t i = 1; i < p->policies; i++) p->cell[i].map_step = p->cell[0].result.map_step;
   if (st || p->policies == 1) return st;
-  kv_progress_begin(&p->progress, "what if", a->quiet);
+  kv_progress_begin(&p->progress, "what if", a->shared.quiet);
   st = kvs_cells_run(p->cell + 1, p->policies - 1, &p->run, err);
   kv_progress_end(&p->progress);
   for (uint32_t i = 1; i < p->policies && !st; i++)
@@ -330,8 +307,8 @@ static void print_json(const plan *p) {
 }
 
 static void print_plan(const arguments *a, const plan *p) {
-  printf("trace           %s (sha256 %s)\n", a->path, p->sha256);
-  printf("dataset         %s\nreport          %s\n", p->output, a->no_report ? "none" : p->report);
+  printf("trace           %s (sha256 %s)\n", a->shared.path, p->sha256);
+  printf("dataset         %s\nreport          %s\n", p->output, a->shared.no_report ? "none" : p->report);
   printf("sampling        every %u of %" PRIu64 " steps, %u processes\n", p->run.whatif.every, p->info.steps, p->run.jobs);
   for (uint32_t i = 0; i < p->policies; i++) printf("policy          %-14s %s\n", p->policy[i]->name, p->policy[i]->summary);
   for (uint32_t i = 0; i < p->gpus; i++)
@@ -341,7 +318,7 @@ static void print_plan(const arguments *a, const plan *p) {
 
 static kv_status make_report(const arguments *a, const plan *p, kv_error *err) {
   char share[4096];
-  if (a->no_report) return KV_OK;
+  if (a->shared.no_report) return KV_OK;
   kv_status st = kv_cli_share("notebooks-free-reports", share, sizeof share, err);
   return st ? st : kvr_report(p->output, p->report, share, NULL, err);
 }
@@ -372,18 +349,18 @@ static kv_status write_trace(const arguments *a, plan *p, kv_error *err) {
   kvt_batch b;
   int32_t *initial = NULL;
   kvs_whatif_options w = p->run.whatif;
-  const kvs_policy *policy = a->policy ? kvs_policy_find(a->policy) : NULL;
+  const kvs_policy *policy = a->shared.policy ? kvs_policy_find(a->shared.policy) : NULL;
   if (!policy || policy->costs_nothing)
     return kv_fail(err, KV_ERR_USAGE, "--trace-out: needs one --policy, and one that places tokens");
   w.every = 0;
   w.detail_every = 0;
-  w.name = a->path;
+  w.name = a->shared.path;
   w.settings = p->settings;
   w.arg = &t;
   w.tell = tell;
   if (p->info.initial_free && !(initial = malloc(p->info.initial_free * sizeof *initial))) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  kv_status st = p->info.initial_free ? kvt_read_list(a->path, "initial/free_list", p->info.initial_free, initial, err) : KV_OK;
-  if (!st) st = kvt_reader_open(a->path, &reader, &p->info, err);
+  kv_status st = p->info.initial_free ? kvt_read_list(a->shared.path, "initial/free_list", p->info.initial_free, initial, err) : KV_OK;
+  if (!st) st = kvt_reader_open(a->shared.path, &reader, &p->info, err);
   if (!st) st = kvs_whatif_create(&p->info, policy, &w, initial, &f, err);
   if (!st) st = kvs_told_open(a->trace_out, p->command, &p->info, policy, initial, kvs_whatif_get_world(f), &t.told, err);
   while (!st && (st = kvt_reader_next(reader, &b, err)) == KV_OK) st = kvs_whatif_batch(f, &b, err);
@@ -398,7 +375,7 @@ static kv_status write_trace(const arguments *a, plan *p, kv_error *err) {
   kvs_whatif_free(f);
   kvt_reader_close(reader);
   free(initial);
-  if (!st && !a->quiet) printf("%s: written\n", a->trace_out);
+  if (!st && !a->shared.quiet) printf("%s: written\n", a->trace_out);
   return st;
 }
 
@@ -408,11 +385,11 @@ static kv_status whole(const arguments *a, plan *p, kv_error *err) {
   say_verdict(p);
   st = kvsim_kernel_times(p->gpu, p->gpus, p->cell, p->policies, &p->prices, p->heads, p->queries, &p->kernel, &p->kernels, err);
   if (st) return st;
-  st = write_dataset(p, a->token_us ? "--prefill-us" : "assumed", err);
+  st = write_dataset(p, a->shared.token_us ? "--prefill-us" : "assumed", err);
   if (st) return st;
-  if (a->json)
+  if (a->shared.json)
     print_json(p);
-  else if (!a->quiet)
+  else if (!a->shared.quiet)
     print_table(p);
   return make_report(a, p, err);
 }
@@ -439,11 +416,11 @@ kv_status kvsim_whatif(int argc, char **argv, kv_error *err) {
   p.command = kv_cli_command_line(argc, argv);
   (void)argp_parse(&argp, argc, argv, 0, NULL, &a);
   kv_status st = resolve_names(&a, &p, err);
-  if (!st) st = read_head(a.path, &p.info, err);
-  if (!st) st = kv_sha256_file(a.path, p.sha256, err);
+  if (!st) st = read_head(a.shared.path, &p.info, err);
+  if (!st) st = kv_sha256_file(a.shared.path, p.sha256, err);
   if (!st) st = resolve_settings(&a, &p, err);
   if (!st) st = resolve_run(&a, &p, err);
-  if (!st && a.dry_run)
+  if (!st && a.shared.dry_run)
     print_plan(&a, &p);
   else if (!st)
     st = a.trace_out ? write_trace(&a, &p, err) : whole(&a, &p, err);

@@ -809,6 +809,18 @@ kv_status kvs_replay_finish(kvs_replay *r, kv_error *err) {
 
 /* ---- making and freeing ---- */
 
+uint64_t kvs_replay_bytes(const kvt_info *info, const kvs_replay_options *options) {
+  const uint64_t slots = info->pool_size, pages = slots / info->page_size;
+  bool ordered = options->follow_order && info->allocator != KVT_ALLOC_OTHER;
+  bool waits = info->allocator == KVT_ALLOC_TOKEN_SORTED || info->allocator == KVT_ALLOC_PAGED_SORTED;
+  uint64_t pool = slots * (sizeof *((kvs_pool *)0)->owner + sizeof *((kvs_pool *)0)->state) + slots / 64;
+  uint64_t lists = ordered ? (waits ? 2 : 1) * pages * sizeof *((kvs_freelist *)0)->ring + pages / 4 : 0;
+  uint64_t scratch = kvs_row_unit_words(&options->geometry, info->first_slot + slots) * sizeof(uint64_t);
+  uint64_t final_state = slots * (sizeof(uint8_t) + sizeof(uint32_t)), final_list = ordered ? pages * sizeof(int32_t) : 0;
+  return pool + lists + scratch + options->bitmap_bytes + (info->requests + 1) * sizeof(int32_t) +
+         info->initial_free * sizeof(int32_t) + (final_state > final_list ? final_state : final_list);
+}
+
 kv_status kvs_replay_create(const kvt_info *info, const kvs_replay_options *options, const int32_t *initial,
                             kvs_replay **replay, kv_error *err) {
   *replay = NULL;

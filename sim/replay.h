@@ -83,6 +83,9 @@ typedef struct kvs_replay_totals {
   uint64_t started, finished, retracted;
 } kvs_replay_totals;
 
+/* Memory that replaying this trace takes at its peak, the final state's copies included, as far as the pool decides it: B. */
+uint64_t kvs_replay_bytes(const kvt_info *info, const kvs_replay_options *options);
+
 /* `initial`: info->initial_free entries of /initial/free_list, or NULL. */
 kv_status kvs_replay_create(const kvt_info *info, const kvs_replay_options *options, const int32_t *initial,
                             kvs_replay **replay, kv_error *err);

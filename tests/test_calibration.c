@@ -2,9 +2,11 @@
 #include <hdf5.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "calibration.h"
+#include "calibration_model.h"
 #include "kv_h5.h"
 #include "kv_test.h"
 
@@ -181,6 +183,107 @@ static void damaged_files_are_refused(void) {
   kva_calibration_free(&c);
 }
 
+/* ---- the memory model beside it ---- */
+
+static kvk_point gather(const char *layout, uint32_t run, uint32_t blocks, bool one_sm) {
+  kvk_point p = point("gather", KVK_RATE, one_sm, 1e9, 0.25e-3);
+  (void)snprintf(p.variant, sizeof p.variant, "ld.v4 x4, indices ahead");
+  (void)snprintf(p.layout, sizeof p.layout, "%s", layout);
+  p.row_bytes = 1152;
+  p.run_length = run;
+  p.blocks = blocks;
+  p.in_flight = 16384;
+  p.footprint = UINT64_C(8) << 30;
+  return p;
+}
+
+static void gathers(kva_calibration *c) {
+  const kvk_point p[] = {gather("contiguous", 0, 792, false), gather("random", 1, 792, false), gather("random", 1, 1, true),
+                         gather("list", 0, 792, false)};
+  fill(c);
+  (void)snprintf(c->origin.gpu.name, sizeof c->origin.gpu.name, "NVIDIA H200");
+  for (size_t i = 0; i < sizeof p / sizeof *p; i++) CU_ASSERT_EQUAL(kva_calibration_add(c, &p[i], NULL), KV_OK);
+}
+
+static void described(kvm_gpu *gpu, kvm_mem_params *params) {
+  CU_ASSERT_EQUAL_FATAL(kvm_gpu_load(kv_source("models/gpus/h200_sxm.ini"), gpu, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kvm_mem_describe(kv_source("models/dram/hbm3e.ini"), gpu, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kvm_mem_params_of(gpu, params, NULL), KV_OK);
+}
+
+static void read_modelled(const char *path, double *v, size_t n, char *model, char *history) {
+  hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT), column = H5Dopen2(file, "microbenchmarks/modelled", H5P_DEFAULT);
+  hid_t space = H5Dget_space(column);
+  CU_ASSERT_EQUAL_FATAL(H5Sget_simple_extent_npoints(space), (hssize_t)n);
+  CU_ASSERT(H5Dread(column, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v) >= 0);
+  CU_ASSERT_EQUAL(kv_h5_get_str(file, "memory_model", model, 400, NULL), KV_OK);
+  CU_ASSERT_EQUAL(kv_h5_get_str(file, "history", history, 4000, NULL), KV_OK);
+  (void)H5Sclose(space);
+  (void)H5Dclose(column);
+  (void)H5Fclose(file);
+}
+
+static void the_model_stands_beside_the_gathers(void) {
+  kva_calibration c, d;
+  kvm_gpu gpu;
+  kvm_mem_params params;
+  char model[400], history[4000], path[1024], out[1024];
+  double v[13], rate;
+  gathers(&c);
+  described(&gpu, &params);
+  strcpy(path, kv_tmp("gathers.h5"));
+  strcpy(out, kv_tmp("gathers-modelled.h5"));
+  CU_ASSERT_EQUAL_FATAL(kva_calibration_write(&c, path, "roofline calibrate", NULL), KV_OK);
+  kva_model_plan plan = {.in = path, .out = out, .gpu = &gpu, .command = "again"};
+  CU_ASSERT_EQUAL_FATAL(kva_calibration_model(&plan, NULL), KV_OK);
+  read_modelled(out, v, 13, model, history);
+  CU_ASSERT_PTR_NOT_NULL(strstr(model, "h200_sxm, calibrated on gathers"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(history, "roofline calibrate; the memory model added by: again"));
+  const kvm_mem_point random = {.row_bytes = 1152, .run = 1, .footprint = UINT64_C(8) << 30, .in_flight = 16384, .sms = 132,
+                                .batch = 2048, .aligned = true};
+  CU_ASSERT_EQUAL(kvm_mem_predict(&params, &random, UINT64_C(8) << 20, &rate, NULL), KV_OK);
+  CU_ASSERT_DOUBLE_EQUAL(v[10], rate, 0);
+  CU_ASSERT(v[9] > v[10] && v[11] < v[10] / 20 && v[11] > v[10] / 132 / 2); /* contiguous; one SM of 132 */
+  for (size_t i = 0; i < 9; i++) CU_ASSERT(isnan(v[i]));
+  CU_ASSERT(isnan(v[12])); /* a recorded list is no pattern */
+  CU_ASSERT_EQUAL_FATAL(kva_calibration_read(out, &d, NULL), KV_OK); /* all else stays */
+  CU_ASSERT(d.rows == 13 && d.row[10].value == c.row[10].value && d.row[10].point.samples == 5);
+  kva_calibration_free(&d);
+  plan = (kva_model_plan){.in = out, .out = out, .why = "nobody described it"}; /* in place, and again */
+  CU_ASSERT_EQUAL_FATAL(kva_calibration_model(&plan, NULL), KV_OK);
+  read_modelled(out, v, 13, model, history);
+  CU_ASSERT_STRING_EQUAL(model, "none: nobody described it");
+  CU_ASSERT(isnan(v[10]));
+  plan.in = kv_tmp("absent.h5");
+  CU_ASSERT_EQUAL(kva_calibration_model(&plan, NULL), KV_ERR_IO);
+  kvm_gpu_free(&gpu);
+  kva_calibration_free(&c);
+}
+
+/* `roofline calibrate --from`: a table, a dataset with the model, and a report, on a machine without a GPU. */
+static void a_dataset_is_taken_up_again(void) {
+  kva_calibration c;
+  char *out, *err;
+  gathers(&c);
+  c.complete = true;
+  CU_ASSERT_EQUAL_FATAL(kva_calibration_write(&c, kv_tmp("old.h5"), "roofline calibrate", NULL), KV_OK);
+  kva_calibration_free(&c);
+  const char *program = kv_program("roofline");
+  CU_ASSERT_EQUAL(kv_run(&out, &err, "cd '%s' && '%s' calibrate --from old.h5 -o new.h5 --require dram=1e12", kv_tmp("."), program), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "measured: NVIDIA H200"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(err, "report in new-report"));
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "test -s '%s'", kv_tmp("new-report/new.pdf")), 0);
+  free(out);
+  free(err);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && '%s' report new.h5 -o again -q && cmp again/new.pdf new-report/new.pdf", kv_tmp("."), program), 0);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && '%s' calibrate --from old.h5 -o bar.h5 -q --no-report --require dram=1e13", kv_tmp("."), program), 1);
+  CU_ASSERT_NOT_EQUAL(kv_run(NULL, NULL, "ls '%s'", kv_tmp("bar-report")), 0);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && '%s' calibrate --from absent.h5 -o x.h5 -q", kv_tmp("."), program), 5);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && '%s' calibrate --from '%s' -o x.h5 -q", kv_tmp("."), program,
+                         kv_source("traces/samples/single_long_eagle.h5")), 3);
+  CU_ASSERT_NOT_EQUAL(kv_run(NULL, NULL, "ls '%s'*", kv_tmp("x.h5")), 0);
+}
+
 void suite_calibration(void) {
   static const kv_test_case cases[] = {{"values and intervals", values_and_intervals},
                                        {"chooses ceilings", chooses_ceilings},
@@ -189,6 +292,8 @@ void suite_calibration(void) {
                                        {"comes back from the file", comes_back},
                                        {"an empty dataset is valid", an_empty_one_is_valid},
                                        {"damaged files are refused", damaged_files_are_refused},
+                                       {"the model stands beside the gathers", the_model_stands_beside_the_gathers},
+                                       {"a dataset is taken up again", a_dataset_is_taken_up_again},
                                        {NULL, NULL}};
   kv_suite("calibration", cases);
 }

@@ -191,7 +191,7 @@ static void describing(void) {
   CU_ASSERT_EQUAL(s.tiles, 512);
   CU_ASSERT_EQUAL(s.tiles_per_block, 4);
   CU_ASSERT_EQUAL(s.partials, 128 * 36);
-  CU_ASSERT_EQUAL(s.smem, 93328);
+  CU_ASSERT_EQUAL(s.smem, 92304);
   CU_ASSERT_DOUBLE_EQUAL(s.unique_kv_bytes, 4096.0 * 1152, 0.5);
   CU_ASSERT_DOUBLE_EQUAL(s.useful_flops, 2.0 * 72 * 4096 * 1088, 0.5);
   CU_ASSERT_DOUBLE_EQUAL(s.mma_flops, (512.0 * 68 + 128 * 36) * 5 * 4096, 0.5);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli.h"
 #include "kv_h5.h"
 #include "kv_test.h"
 #include "kv_version.h"
@@ -108,6 +109,47 @@ static void a_signal_leaves_nothing(void) {
                    kv_source("traces/samples/mixed_eagle.h5"));
   CU_ASSERT_TRUE(got == 143 || got == 0); /* 0: it was faster */
   nothing_left("sig.h5.*");
+}
+
+/* A pool that no machine here has room for is refused before anything is allocated or written. */
+static void a_pool_beyond_the_memory_is_refused(void) {
+  char args[1024];
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cd '%s' && %s synth contiguous --pool 4096 --rows 100 -q -o vast.h5", kv_tmp("."),
+                               kv_program("kvsim")), 0);
+  hid_t f = H5Fopen(kv_tmp("vast.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(f >= 0);
+  CU_ASSERT_EQUAL(kv_h5_put_i64(f, "pool_size", INT32_MAX - 1, NULL), KV_OK);
+  (void)H5Fclose(f);
+  (void)snprintf(args, sizeof args, "replay '%s' --no-report -o vast.kvsim.h5", kv_tmp("vast.h5"));
+  kv_error err = {KV_OK, ""};
+  if (kv_cli_memory(UINT64_C(34) << 30, "x", &err)) expect(args, 5, "replaying a pool of 2147483646 slots: needs ");
+  CU_ASSERT_EQUAL(kv_cli_memory(UINT64_MAX, "all", &err), KV_ERR_MEMORY);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "are left on this machine"));
+  CU_ASSERT_EQUAL(kv_cli_memory(1, "one", &err), KV_OK);
+  if (getenv("KVROOF_SAN") && *getenv("KVROOF_SAN")) return; /* the sanitizer reserves terabytes of address space */
+  char *out;
+  CU_ASSERT_EQUAL(kv_run(NULL, &out, "cd '%s' && ulimit -v 8000000 && %s replay vast.h5 --no-report -o vast.kvsim.h5", kv_tmp("."),
+                         kv_program("kvsim")), 5);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "GB of memory, 8.2 GB are left"));
+  free(out);
+  nothing_left("vast.kvsim.h5*");
+}
+
+/* While gnuplot draws, too: its folder goes and it is stopped. SIGINT is ignored by a shell's background jobs unless
+ * `env` puts it back. */
+static void a_signal_stops_the_drawing(void) {
+  static const char *const names[] = {"INT", "TERM", "HUP"};
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cd '%s' && mkdir -p slow && printf '#!/bin/sh\\necho $$ >\"$SLOW\"\\necho x >half.png\\n"
+                               "exec sleep 60\\n' >slow/gnuplot && chmod 755 slow/gnuplot", kv_tmp(".")), 0);
+  for (size_t i = 0; i < 3; i++) {
+    int got = kv_run(NULL, NULL, "cd '%s' && { export SLOW=\"$PWD/slow.pid\"; rm -f slow.pid; "
+                     "PATH=\"$PWD/slow:$PATH\" env --default-signal=INT %s replay '%s' -q -o sigr.h5 --report=sigr >/dev/null 2>&1 & p=$!; "
+                     "for i in $(seq 500); do [ -s slow.pid ] && break; sleep 0.02; done; [ -s slow.pid ] || exit 99; "
+                     "ls -d sigr/.kvroof-report-* >/dev/null || exit 98; kill -%s $p; wait $p; r=$?; "
+                     "[ -z \"$(ls -A sigr)\" ] || exit 97; kill -0 $(cat slow.pid) 2>/dev/null && exit 96; exit $r; }",
+                     kv_tmp("."), kv_program("kvsim"), kv_source("traces/samples/single_long_eagle.h5"), names[i]);
+    CU_ASSERT_EQUAL(got, 128 + (i == 0 ? 2 : i == 1 ? 15 : 1));
+  }
 }
 
 static void io_errors(void) {
@@ -315,6 +357,29 @@ static void help_and_version(void) {
   free(out);
 }
 
+/* A page a sub-command, each with that command's own options and name. */
+static void installed_pages_are_there(void) {
+  static const struct {
+    const char *page, *name, *option;
+  } pages[] = {{"kvsim", "kvsim", "kvsim\\-replay"},
+               {"kvsim-replay", "kvsim\\-replay", "\\-\\-layout\\-out"},
+               {"kvsim-sweep", "kvsim\\-sweep", "\\-\\-restart"},
+               {"kvsim-whatif", "kvsim\\-whatif", "\\-\\-draft\\-topk"},
+               {"roofline", "roofline", "roofline\\-step"},
+               {"roofline-calibrate", "roofline\\-calibrate", "\\-\\-require"},
+               {"roofline-step", "roofline\\-step", "\\-\\-base\\-ms"}};
+  if (kv_run(NULL, NULL, "command -v help2man") != 0) return;
+  for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+    char *page;
+    int got = kv_run(&page, NULL, "cat '%s" KV_PREFIX "/share/man/man1/%s.1'", kv_tmp("stage"), pages[i].page);
+    char line[64];
+    (void)snprintf(line, sizeof line, "\n%s \\- ", pages[i].name);
+    CU_ASSERT(got == 0 && strstr(page, line) && strstr(page, pages[i].option));
+    if (got || !strstr(page, line) || !strstr(page, pages[i].option)) fprintf(stderr, "  [%s.1]\n", pages[i].page);
+    free(page);
+  }
+}
+
 /* make install into a scratch prefix, then the two commands from there, away from the source tree. */
 static void installed_commands_work(void) {
   char prefix[1024];
@@ -339,6 +404,7 @@ static void installed_commands_work(void) {
   CU_ASSERT_EQUAL(access(kv_tmp("inst/inst.pdf"), F_OK), 0);
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && stage" KV_PREFIX "/bin/roofline --gpu rtx-5090 -o inst-r.h5 --report inst", kv_tmp(".")), 0);
   CU_ASSERT_EQUAL(access(kv_tmp("inst/inst-r.pdf"), F_OK), 0);
+  installed_pages_are_there();
 }
 
 void suite_kvsim_cli(void) {
@@ -347,6 +413,8 @@ void suite_kvsim_cli(void) {
                                        {"full disk", a_full_disk},
                                        {"odd names", odd_names_in_json},
                                        {"signals", a_signal_leaves_nothing},
+                                       {"memory", a_pool_beyond_the_memory_is_refused},
+                                       {"signals while gnuplot draws", a_signal_stops_the_drawing},
                                        {"I/O", io_errors},
                                        {"inconsistent", inconsistent_traces},
                                        {"damaged", damaged_files},

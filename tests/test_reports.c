@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "calibration.h"
 #include "kv_h5.h"
 #include "kv_test.h"
 #include "kvr_text.h"
@@ -77,10 +78,13 @@ static void expect_report(const char *dir, const char *name, const char *const *
 
 static const char *const kvsim_figures[] = {"summary",    "pool",     "fragmentation", "run-lengths",
                                             "milestones", "pool-map", "overhead"};
-static const char *const roofline_figures[] = {"summary", "roofline", "bandwidth", "time",
-                                               "ladder",  "bytes",    "ceilings", "description"};
+static const char *const roofline_figures[] = {"summary", "roofline",  "levels", "bandwidth", "time",       "ladder",
+                                               "fill",    "resources", "bytes",  "ceilings",  "description", "assumed"};
 #define KVSIM_PAGES 7
-#define ROOFLINE_PAGES 8
+#define ROOFLINE_PAGES 12
+
+static void expect_named_when_gone(const char *file, const char *dataset);
+static void replace_column(const char *file, const char *name, uint64_t n, double value);
 
 static kv_status report(const char *dataset, const char *dir, kv_error *err) {
   kv_status st = kvr_report(dataset, dir, share(), NULL, err);
@@ -177,7 +181,7 @@ static void a_measured_roofline_gives_all_its_pages(void) {
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "extend_serial"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "measured"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "dram_row_bytes")); /* a missing description value is named */
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "tlb_reach = 68719476736 B: no public source found; between 4 GiB"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "tlb_reach = 68719476736 (4294967296 to 137438953472) B: no public source found; between 4 GiB"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "6 values: 3 known, 1 assumed (guesses), 2 missing"));
     CU_ASSERT_PTR_NULL(strstr(text, "Nothing was filled in"));
   }
@@ -249,8 +253,8 @@ static void add_column(const char *file, const char *name, uint64_t n, double fi
 
 /* Columns that only some files have give a page each; cut to another length they are refused. */
 static void clocks_and_gains_have_pages(void) {
-  static const char *const figures[] = {"summary", "roofline", "bandwidth", "time",     "ladder",
-                                        "gains",   "bytes",    "clocks",    "ceilings", "description"};
+  static const char *const figures[] = {"summary", "roofline",  "levels", "bandwidth", "time",     "ladder",     "gains",
+                                        "fill",    "resources", "bytes",  "clocks",    "ceilings", "description", "assumed"};
   static const char *const causes[] = {"path", "work", "scatter", "placement", "serial", "memory", "overhead"};
   if (!has_gnuplot()) return;
   kv_error err = {0};
@@ -269,7 +273,7 @@ static void clocks_and_gains_have_pages(void) {
       add_column(file, name, 16, (c == 4 ? NAN : 1 + (double)c) * (k == 0 ? 1 : k == 1 ? 0.9 : 1.1), 0);
     }
   CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("clocks"), &err), KV_OK);
-  expect_report(kv_tmp("clocks"), "clocks", figures, 10);
+  expect_report(kv_tmp("clocks"), "clocks", figures, 14);
   char *text = pdf_text(kv_tmp("clocks/clocks.pdf"));
   if (text) {
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "SM clock 1830 to 1980 MHz, memory clock 3201 to 3201 MHz, power up to 400 W"));
@@ -283,6 +287,37 @@ static void clocks_and_gains_have_pages(void) {
   (void)H5Fclose(h);
   CU_ASSERT_EQUAL(kvr_report(file, kv_tmp("clocks-2"), share(), NULL, &err), KV_ERR_INPUT);
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "points/gain_serial_low"));
+}
+
+/* Measured runs: layouts side by side with intervals, resources, levels, fill, from files that this project measured. */
+static void measured_runs_show_layouts_and_resources(void) {
+  static const char *const figures[] = {"summary", "roofline",  "levels", "bandwidth", "time",     "layouts",    "ladder",
+                                        "fill",    "resources", "bytes",  "clocks",    "ceilings", "description"};
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char aged[1024], verify[1024], *text;
+  strcpy(aged, kv_tmp("aged.h5"));
+  strcpy(verify, kv_tmp("verify.h5"));
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-aged-8.h5"), aged), 0);
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-verify-8.h5"), verify), 0);
+  CU_ASSERT_EQUAL_FATAL(report(aged, kv_tmp("aged"), &err), KV_OK);
+  expect_report(kv_tmp("aged"), "aged", figures, 13);
+  if ((text = pdf_text(kv_tmp("aged/aged.pdf")))) CU_ASSERT_PTR_NOT_NULL(strstr(text, "random at prefix 192,473, 1.018 (1.015"));
+  free(text);
+  CU_ASSERT_EQUAL_FATAL(report(verify, kv_tmp("verify"), &err), KV_OK);
+  if ((text = pdf_text(kv_tmp("verify/verify.pdf")))) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "16 of 20 points leaves 1 out"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "L1 by extend_serial_32x64, 61 %")); /* counted wavefronts of one SM */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "keeps 8 of 132 SMs busy"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "60 % of the L2's"));
+  }
+  free(text);
+  keep(aged, "roofline-aged");
+  keep(verify, "roofline-verify");
+  expect_named_when_gone(aged, "points/to_contiguous_low");
+  replace_column(aged, "points/blocks", 3, 8);
+  CU_ASSERT_EQUAL(kvr_report(aged, kv_tmp("aged-2"), share(), NULL, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "points/blocks"));
 }
 
 static const char *const whatif_figures[] = {"summary", "policies", "costs", "over-time", "lengths", "pool"};
@@ -328,6 +363,96 @@ static void an_audit_gives_its_map(void) {
   CU_ASSERT_EQUAL_FATAL(fixture_audit_write(kv_tmp("audit-all.h5"), false), KV_OK);
   CU_ASSERT_EQUAL(report(kv_tmp("audit-all.h5"), kv_tmp("audit-all"), &err), KV_OK);
   expect_report(kv_tmp("audit-all"), "audit-all", figures, 3);
+}
+
+static const char *const calibration_figures[] = {"summary",   "ceilings",  "latencies", "loaded",
+                                                  "scatter", "footprint", "in-flight", "clocks"};
+#define CALIBRATION_PAGES 8
+
+static void a_calibration_gives_all_its_pages(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char file[1024], empty[1024];
+  strcpy(file, kv_tmp("ceilings.h5"));
+  strcpy(empty, kv_tmp("no-ceilings.h5"));
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-ceilings.h5"), file), 0);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("ceilings"), &err), KV_OK);
+  expect_report(kv_tmp("ceilings"), "ceilings", calibration_figures, CALIBRATION_PAGES);
+  char *text = pdf_text(kv_tmp("ceilings/ceilings.pdf"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "DRAM 4.63 TB/s, L2 8.75 TB/s"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "1.038 times the time of contiguous ones")); /* 4.570 / 4.403 TB/s */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "11.4 KiB in flight on each of 132 SMs")); /* 4.63e12 x 333e-9 / 132 */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "Throttled: 1 of 414 points"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "The memory model is off by"));
+  }
+  free(text);
+  keep(file, "calibration");
+  expect_named_when_gone(file, "microbenchmarks/footprint");
+  expect_named_when_gone(file, "ceilings/low");
+  expect_named_when_gone(file, "latencies/source");
+  kva_calibration none = {.origin = {.power_limit = NAN}}; /* a run that broke off at once */
+  (void)snprintf(none.failure, sizeof none.failure, "the device is lost");
+  CU_ASSERT_EQUAL_FATAL(kva_calibration_write(&none, empty, "x", NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(report(empty, kv_tmp("no-ceilings"), &err), KV_OK);
+  expect_report(kv_tmp("no-ceilings"), "no-ceilings", calibration_figures, CALIBRATION_PAGES);
+  text = pdf_text(kv_tmp("no-ceilings/no-ceilings.pdf"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "No ceiling was measured"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "the device is lost"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "holds no latency"));
+  }
+  free(text);
+}
+
+/* A sweep as the program writes it. */
+static void a_sweep_gives_its_pages(void) {
+  static const char *const figures[] = {"summary", "net", "costs", "pools"};
+  if (!has_gnuplot()) return;
+  char file[1024];
+  strcpy(file, kv_tmp("swept.h5"));
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cd '%s' && '%s' sweep '%s' -g h200,sm_120 -p fifo,compact,pages-64 --pool 256Ki,384Ki,1Mi -q -o swept.h5",
+                               kv_tmp("."), kv_program("kvsim"), kv_source("traces/samples/single_long_eagle.h5")), 0);
+  expect_report(kv_tmp("swept.report"), "swept", figures, 4);
+  char *text = pdf_text(kv_tmp("swept.report/swept.pdf"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "4 policies and 3 pool sizes"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "0 of 18 pay (0 find no room)")); /* 3 policies, 3 pools, 2 GPUs */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "384Ki"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "break-even"));
+  }
+  free(text);
+  keep(file, "sweep");
+  static const char *const needed[] = {"policies/pool", "costs/net", "costs/verdict", "gpus/name"};
+  for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) expect_named_when_gone(file, needed[i]);
+}
+
+/* Two traces of different pools. The paged policies cut the second one's to whole pages, which is no column of its own. */
+static void a_sweep_of_two_traces_gives_its_pages(void) {
+  static const char *const figures[] = {"summary", "net", "costs", "pools"};
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char file[1024], first[1024];
+  strcpy(file, kv_tmp("swept-2.h5"));
+  strcpy(first, kv_source("traces/samples/single_long_eagle.h5"));
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cd '%s' && '%s' sweep '%s' '%s' -g h200,sm_120 -p fifo,pages-16,pages-32,pages-64 -q -o swept-2.h5", kv_tmp("."),
+                               kv_program("kvsim"), first, kv_source("traces/samples/vllm_eagle.h5")), 0);
+  expect_report(kv_tmp("swept-2.report"), "swept-2", figures, 4);
+  char *text = pdf_text(kv_tmp("swept-2.report/swept-2.pdf"));
+  if (text) {
+    CU_ASSERT(strstr(text, "2 traces") && strstr(text, "Trace 1") && strstr(text, "Trace 2") && strstr(text, "vllm_eagle.h5"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "2 pairs of trace and pool size"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "of 16 pay (4 find no room)")); /* 4 policies, 2 traces, 2 GPUs */
+    CU_ASSERT(strstr(text, "1: 1Mi") && strstr(text, "2: 3.73Ki") && !strstr(text, "2: 3.72Ki") && !strstr(text, "2: 3.69Ki"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "(first trace)."));
+    CU_ASSERT_PTR_NULL(strstr(text, ".."));
+  }
+  free(text);
+  keep(file, "sweep-traces");
+  expect_named_when_gone(file, "traces/name");
+  replace_column(file, "policies/trace", 10, 2);
+  CU_ASSERT_EQUAL(kvr_report(file, kv_tmp("swept-3"), share(), NULL, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "policies/trace"));
 }
 
 static void no_policy_is_said_on_valid_pages(void) {
@@ -617,8 +742,12 @@ void suite_reports(void) {
       {"a modelled roofline says so", a_modelled_roofline_says_so},
       {"a roofline without points or ceilings", a_roofline_without_points_or_ceilings_is_valid},
       {"clocks and gains have pages", clocks_and_gains_have_pages},
+      {"measured runs show layouts and resources", measured_runs_show_layouts_and_resources},
       {"policies are drawn side by side", policies_are_drawn_side_by_side},
       {"an audit gives its map", an_audit_gives_its_map},
+      {"a calibration gives all its pages", a_calibration_gives_all_its_pages},
+      {"a sweep gives its pages", a_sweep_gives_its_pages},
+      {"a sweep of two traces gives its pages", a_sweep_of_two_traces_gives_its_pages},
       {"no policy is said on valid pages", no_policy_is_said_on_valid_pages},
       {"a missing gnuplot names the package", a_missing_gnuplot_names_the_package},
       {"a failing gnuplot is quoted", a_failing_gnuplot_is_quoted},

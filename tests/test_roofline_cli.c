@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gpu.h"
 #include "kv_h5.h"
 #include "kv_test.h"
 
@@ -276,6 +277,28 @@ static void dataset_has_units_and_the_agreed_columns(void) {
   (void)H5Fclose(file);
 }
 
+/* The ranges of assumed values stand in the dataset, in the unit of the value; what has none is NaN. */
+static void dataset_has_the_ranges(void) {
+  kvm_gpu gpu;
+  size_t ranged = 0, assumed = 0;
+  expect("--gpu sm_120 --no-report -o ranges.h5 --prefix 4096", 0, NULL, "wrote ranges.h5");
+  CU_ASSERT_EQUAL_FATAL(kvm_gpu_load(kv_source("models/gpus/rtx_pro_6000_blackwell_ws.ini"), &gpu, NULL), KV_OK);
+  hid_t file = H5Fopen(kv_tmp("ranges.h5"), H5F_ACC_RDONLY, H5P_DEFAULT);
+  CU_ASSERT_FATAL(file >= 0);
+  for (size_t i = 0; i < gpu.values; i++) { /* the dataset has the memory's values after these */
+    const kvm_value *v = &gpu.value[i];
+    double low = element(file, "gpu/low", i), high = element(file, "gpu/high", i), said = strtod(v->text, NULL);
+    CU_ASSERT_EQUAL(isfinite(low) && isfinite(high), v->ranged && v->numeric);
+    if (isfinite(low)) CU_ASSERT(low <= said && said <= high && fabs(low / said - v->low / v->number) < 1e-9);
+    ranged += isfinite(low);
+    assumed += v->kind == KVM_ASSUMED;
+    if (!strcmp(v->name, "dram_row_bytes")) CU_ASSERT(low == 1024 && high == 2048);
+  }
+  CU_ASSERT(assumed > 0 && ranged >= assumed);
+  (void)H5Fclose(file);
+  kvm_gpu_free(&gpu);
+}
+
 /* What the verdict says of batches, of ceilings that nobody published, and of rows that do not fit. */
 static void the_verdict_is_exact(void) {
   expect("--gpu h200 --no-report --batch 4 --prefix 4096", 0, "At 4 requests of 4096 tokens, the floor is ", NULL);
@@ -383,6 +406,8 @@ void suite_roofline_cli(void) {
                                        {"JSON", json_holds_the_same},
                                        {"list", list_gives_every_description},
                                        {"dataset", dataset_has_units_and_the_agreed_columns},
+                                       {"ranges", dataset_has_the_ranges},
+      {"dataset has the ranges", dataset_has_the_ranges},
                                        {"verdict", the_verdict_is_exact},
                                        {"deterministic", two_runs_are_the_same_to_the_bit},
                                        {"layout", a_layout_is_taken_as_it_is},

@@ -170,8 +170,8 @@ static void sweep_of_traces(void) {
   expect("synth workload --actions 300 --seed 7 -o v.h5 -q", 0, "");
   expect("sweep w.h5 v.h5 w.h5 -q -o t.h5", 2, "given twice");
   expect("sweep w.h5 v.h5 -q -o v.h5", 2, "is the trace itself");
-  expect("sweep w.h5 v.h5 --policy fifo,pages-16,vllm --gpu h200_sxm,sm_120 -q -o t12.h5", 0, "");
-  expect("sweep v.h5 --policy fifo,pages-16,vllm --gpu h200_sxm,sm_120 -q -o t2.h5", 0, "");
+  expect("sweep w.h5 v.h5 --policy fifo,pages-16,vllm --gpu h200_sxm,sm_120 --no-report -q -o t12.h5", 0, "");
+  expect("sweep v.h5 --policy fifo,pages-16,vllm --gpu h200_sxm,sm_120 --no-report -q -o t2.h5", 0, "");
   static const char *const figures[] = {"policies/runs", "policies/evicted", "costs/read", "costs/net"};
   for (size_t i = 0; i < 4; i++)
     for (uint64_t row = 0; row < (i < 2 ? 4u : 8u); row++) {
@@ -186,7 +186,7 @@ static void sweep_of_traces(void) {
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && mkdir -p t3.h5", kv_tmp(".")), 0);
   CU_ASSERT_NOT_EQUAL(run(NULL, "sweep w.h5 v.h5 --policy fifo,pages-16,vllm --gpu h200_sxm,sm_120 -q -o t3.h5"), 0);
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && rmdir t3.h5 && truncate -s -1000 t3.h5.unfinished", kv_tmp(".")), 0);
-  CU_ASSERT_EQUAL(run(&out, "sweep w.h5 v.h5 --policy fifo,pages-16,vllm --gpu h200_sxm,sm_120 -o t3.h5"), 0);
+  CU_ASSERT_EQUAL(run(&out, "sweep w.h5 v.h5 --policy fifo,pages-16,vllm --gpu h200_sxm,sm_120 --no-report -o t3.h5"), 0);
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "8 simulations (7 kept from before), 2 traces"));
   free(out);
   expect("diff t12.h5 t3.h5", 0, "");
@@ -196,7 +196,7 @@ static void sweep_of_traces(void) {
 static void sweep(void) {
   char *out = NULL;
   expect("synth workload --actions 400 -o w.h5 -q", 0, "");
-  expect("sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 -q -o s1.h5", 0, "");
+  expect("sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 --no-report -q -o s1.h5", 0, "");
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && ls s1.h5.unfinished", kv_tmp(".")), 2);
   CU_ASSERT_EQUAL(kv_run(&out, NULL,
                          "cd '%s' && (ulimit -f 1; %s sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 -q -o /dev/full -J 1 2>/dev/null;"
@@ -206,7 +206,7 @@ static void sweep(void) {
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && mkdir -p s2.h5", kv_tmp(".")), 0);
   CU_ASSERT_NOT_EQUAL(run(NULL, "sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 -q -o s2.h5"), 0);
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && rmdir s2.h5 && truncate -s -1000 s2.h5.unfinished", kv_tmp(".")), 0);
-  CU_ASSERT_EQUAL(run(&out, "sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 -o s2.h5"), 0);
+  CU_ASSERT_EQUAL(run(&out, "sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 --no-report -o s2.h5"), 0);
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "28 simulations (27 kept from before)"));
   free(out);
   expect("diff s1.h5 s2.h5", 0, "");

@@ -48,7 +48,7 @@ void kv_guard_alive(kv_guard *guard) {
 
 void kv_guard_child_limits(void) {
   const struct rlimit none = {0, 0};
-  (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a child that writes removes its output (kv_h5_clean_on_signals) */
+  (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a child that writes removes its output (kv_clean_on_signals) */
   (void)signal(SIGPIPE, SIG_IGN);
   (void)setrlimit(RLIMIT_CORE, &none);
 #if LIMIT_MEMORY

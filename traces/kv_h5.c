@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <hdf5_hl.h>
 #include <openssl/evp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kv_clean.h"
 #include "kv_version.h"
 
 void kv_h5_quiet(void) {
@@ -44,38 +44,6 @@ static void utc_now(char *text, size_t size) {
   time_t now = epoch ? (time_t)strtoll(epoch, NULL, 10) : time(NULL);
   struct tm tm;
   if (!gmtime_r(&now, &tm) || !strftime(text, size, "%Y-%m-%dT%H:%M:%SZ", &tm)) text[0] = '\0';
-}
-
-/* ---- outputs that a signal must not leave behind ---- */
-
-#define WATCHED 8
-static char watched[WATCHED][4096]; /* "" free */
-
-static void watch(const char *part) {
-  for (int i = 0; i < WATCHED; i++)
-    if (!watched[i][0]) {
-      (void)snprintf(watched[i], sizeof watched[i], "%s", part);
-      return;
-    }
-}
-
-static void unwatch(const char *part) {
-  for (int i = 0; i < WATCHED && part; i++)
-    if (!strcmp(watched[i], part)) watched[i][0] = '\0';
-}
-
-static void on_signal(int number) {
-  for (int i = 0; i < WATCHED; i++)
-    if (watched[i][0]) (void)unlink(watched[i]);
-  (void)signal(number, SIG_DFL);
-  (void)raise(number);
-}
-
-void kv_h5_clean_on_signals(void) {
-  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-    if (signal(numbers[i], on_signal) == SIG_IGN) (void)signal(numbers[i], SIG_IGN); /* nohup stays nohup */
-  (void)signal(SIGXFSZ, SIG_IGN); /* a file size limit shows as a failed write */
 }
 
 static kv_status put_root(hid_t file, const char *conventions, const char *creator, const char *command,
@@ -120,7 +88,7 @@ kv_status kv_h5_create(const char *path, const char *conventions, const char *cr
     st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", path);
     goto done;
   }
-  watch(out->part); /* before it exists: a signal may come any time */
+  kv_clean_watch(out->part); /* before it exists: a signal may come any time */
   fapl = H5Pcreate(H5P_FILE_ACCESS);
   (void)H5Pset_libver_bounds(fapl, H5F_LIBVER_V18, H5F_LIBVER_V18);
   errno = 0;
@@ -148,7 +116,7 @@ kv_status kv_h5_commit(kv_h5_out *out, kv_error *err) {
   if (!st && rename(out->part, out->path) != 0)
     st = kv_fail(err, KV_ERR_IO, "%s: cannot be put in place: %s", out->path, strerror(errno));
   if (!st) {
-    unwatch(out->part);
+    kv_clean_forget(out->part);
     free(out->part);
     out->part = NULL;
   }
@@ -159,7 +127,7 @@ kv_status kv_h5_commit(kv_h5_out *out, kv_error *err) {
 void kv_h5_abort(kv_h5_out *out) {
   if (out->part && out->file >= 0) (void)H5Fclose(out->file);
   if (out->part) (void)unlink(out->part);
-  unwatch(out->part);
+  kv_clean_forget(out->part);
   free(out->part);
   free(out->path);
   *out = (kv_h5_out){.file = -1};

@@ -24,10 +24,6 @@ typedef struct kv_h5_out {
 /* Silences HDF5's own error printing for this process; errors come back as kv_error instead. Idempotent. */
 void kv_h5_quiet(void);
 
-/* For a main: on SIGINT, SIGTERM and SIGHUP the outputs being written are removed before the program dies of the
- * signal; SIGXFSZ is ignored, so that a file size limit shows as a failed write. */
-void kv_h5_clean_on_signals(void);
-
 /* Makes text from outside fit for JSON and a terminal: what is no UTF-8, and control characters, become '?'. */
 void kv_text_clean(char *text);
 

@@ -1,0 +1,126 @@
+#include "calibration_model.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kv_clean.h"
+#include "kv_h5.h"
+
+#define COLUMN "microbenchmarks/modelled"
+#define SAMPLE (UINT64_C(8) << 20) /* B of rows that are followed through the model */
+
+/* "ld.v4 x4": a warp's 32 threads ask for 4 times 16 bytes each. 0: the variant does not say. */
+static uint32_t batch_of(const char *variant) {
+  unsigned loads = 0;
+  const char *x = strstr(variant, "ld.v4 x");
+  return x && sscanf(x, "ld.v4 x%u", &loads) == 1 && loads <= 64 ? loads * 512 : 0;
+}
+
+bool kva_gather_point(const kva_bench_row *r, uint32_t sms, kvm_mem_point *q) {
+  const kvk_point *p = &r->point;
+  uint32_t batch = batch_of(p->variant);
+  bool pattern = !strcmp(p->layout, "contiguous") || !strcmp(p->layout, "runs") || !strcmp(p->layout, "random");
+  if (strcmp(p->name, "gather") != 0 || !pattern || !batch || !p->row_bytes || !p->in_flight) return false;
+  if (p->footprint / p->row_bytes < (p->run_length ? p->run_length : 1) || p->footprint / p->row_bytes > INT32_MAX) return false;
+  *q = (kvm_mem_point){.row_bytes = p->row_bytes,
+                       .run = p->run_length,
+                       .footprint = p->footprint,
+                       .in_flight = p->in_flight,
+                       .sms = p->one_sm ? 1 : p->blocks < sms ? p->blocks : sms,
+                       .batch = batch,
+                       .aligned = true,
+                       .rate = r->value};
+  return q->sms > 0;
+}
+
+static kv_status predict_all(const kva_model_plan *plan, const kva_calibration *c, const kvm_mem_params *params,
+                             double *modelled, kv_error *err) {
+  kvm_mem_point q;
+  kv_status st = KV_OK;
+  for (size_t i = 0; i < c->rows && !st; i++) {
+    modelled[i] = NAN;
+    if (params && kva_gather_point(&c->row[i], (uint32_t)c->origin.gpu.sms, &q))
+      st = kvm_mem_predict(params, &q, SAMPLE, &modelled[i], err);
+    if (plan->progress) plan->progress(plan->arg, i + 1, c->rows);
+  }
+  return st;
+}
+
+/* ---- the copy ---- */
+
+static kv_status copy_file(const char *from, const char *to, kv_error *err) {
+  char block[65536];
+  size_t n;
+  FILE *in = fopen(from, "rbe"), *out = in ? fopen(to, "wbe") : NULL;
+  kv_status st = KV_OK;
+  if (!in) st = kv_fail(err, KV_ERR_IO, "%s: cannot be opened: %s", from, strerror(errno));
+  else if (!out) st = kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
+  while (!st && (n = fread(block, 1, sizeof block, in)) > 0)
+    if (fwrite(block, 1, n, out) != n) st = kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
+  if (!st && ferror(in)) st = kv_fail(err, KV_ERR_IO, "%s: cannot be read", from);
+  if (in) (void)fclose(in);
+  if (out && fclose(out) != 0 && !st) st = kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
+  return st;
+}
+
+static kv_status add_history(hid_t file, const char *command, kv_error *err) {
+  char before[4200] = "", line[8600];
+  kv_status st = command ? kv_h5_get_str(file, "history", before, sizeof before, err) : KV_OK;
+  if (!command || (st && st != KV_END)) return st;
+  (void)snprintf(line, sizeof line, "%s; the memory model added by: %s", before, command);
+  return kv_h5_put_str(file, "history", line, err);
+}
+
+static kv_status add_to(const char *path, const kva_model_plan *plan, const double *modelled, size_t n, const char *model,
+                        kv_error *err) {
+  hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+  if (file < 0) return kv_fail(err, KV_ERR_INPUT, "%s: cannot be opened as HDF5", plan->in);
+  if (H5Lexists(file, COLUMN, H5P_DEFAULT) > 0) (void)H5Ldelete(file, COLUMN, H5P_DEFAULT);
+  kv_status st = kv_h5_write(file, COLUMN, H5T_IEEE_F64LE, n, modelled, "see unit and kind",
+                             "What the memory model gives for this gather; NaN: not modelled", KV_H5_SMALL, err);
+  if (!st) st = kv_h5_put_str(file, "memory_model", model, err);
+  if (!st) st = add_history(file, plan->command, err);
+  if (H5Fclose(file) < 0 && !st) st = kv_fail(err, KV_ERR_IO, "%s: cannot be written", plan->out);
+  return st;
+}
+
+static kv_status put_aside(const kva_model_plan *plan, const double *modelled, size_t n, const char *model, kv_error *err) {
+  char *part;
+  if (asprintf(&part, "%s.%ld.part", plan->out, (long)getpid()) < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  kv_clean_watch(part);
+  kv_status st = copy_file(plan->in, part, err);
+  if (!st) st = add_to(part, plan, modelled, n, model, err);
+  if (!st && rename(part, plan->out) != 0)
+    st = kv_fail(err, KV_ERR_IO, "%s: cannot be put in place: %s", plan->out, strerror(errno));
+  if (st) (void)unlink(part);
+  kv_clean_forget(part);
+  free(part);
+  return st;
+}
+
+kv_status kva_calibration_model(const kva_model_plan *plan, kv_error *err) {
+  kva_calibration c;
+  kvm_mem_params params;
+  kv_error why = {KV_OK, ""};
+  char model[320];
+  double *modelled = NULL;
+  kv_status st = kva_calibration_read(plan->in, &c, err);
+  if (st) return st;
+  bool known = plan->gpu && !kvm_mem_params_of(plan->gpu, &params, &why);
+  if (known)
+    (void)snprintf(model, sizeof model, "%.48s, %s", plan->gpu->key,
+                   kvm_mem_kind(plan->gpu) == KVM_ASSUMED ? "uncalibrated, some values assumed"
+                                                          : "calibrated on gathers measured on an H200 (2026-11-29; models/measured lists which)");
+  else (void)snprintf(model, sizeof model, "none: %.300s", plan->gpu ? why.text : plan->why ? plan->why : "GPU not described");
+  modelled = calloc(c.rows ? c.rows : 1, sizeof *modelled);
+  if (!modelled) st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", plan->in);
+  if (!st) st = predict_all(plan, &c, known ? &params : NULL, modelled, err);
+  if (!st) st = put_aside(plan, modelled, c.rows, model, err);
+  free(modelled);
+  kva_calibration_free(&c);
+  return st;
+}
