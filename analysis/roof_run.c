@@ -37,8 +37,15 @@ static double scatter_of(const kva_run *run) {
   return run->contiguous ? 1 : run->gather.layout.at.scatter;
 }
 
+/* The kernel's program for this problem: of several the one whose units of query rows it has. */
+static const kvm_declared *program_for(const kva_run *run, uint32_t kernel, const kvm_verify *problem) {
+  const kvm_declared *d = run->program[kernel];
+  if (!d || !d->structure.units || d == run->own) return d;
+  return kvm_declared_for(run->declared, d->name, kvm_gpu_sm(run->gpu), 0, problem);
+}
+
 static kv_status predict_time(kva_run *run, kva_point *p, kvm_time_memo *memo, kv_error *err) {
-  const kvm_declared *program = run->program[p->kernel];
+  const kvm_declared *program = program_for(run, p->kernel, &p->problem);
   const double scatter = scatter_of(run);
   if (isnan(scatter)) return KV_OK; /* no T3, so nothing above it */
   const kvm_question q = {program, &p->problem, &p->work, &p->useful, &run->timing, scatter, true, true};
@@ -67,7 +74,7 @@ static void attribute(const kva_run *run, kva_point *p) {
 static kv_status predict_point(kva_run *run, uint32_t kernel, const kvm_verify *problem, kva_point *p,
                                kvm_time_memo *memo, kv_error *err) {
   const kvm_structure *k = &run->kernel[kernel];
-  const kvm_declared *program = run->program[kernel];
+  const kvm_declared *program = program_for(run, kernel, problem);
   kv_status st = KV_OK;
   *p = (kva_point){
       .kernel = kernel, .problem = *problem, .measured = NAN, .measured_low = NAN, .measured_high = NAN};
@@ -244,6 +251,15 @@ void kva_run_free(kva_run *run) {
   free(run->point);
   run->point = NULL;
   run->points = 0;
+}
+
+void kva_run_borrowed(const kva_run *run, char *text, size_t size) {
+  text[0] = '\0';
+  for (uint32_t k = 0; k < run->kernels; k++) {
+    const kvm_declared *d = run->program[k];
+    if (!d || !d->block.roles || kvm_arch_number(d->arch) == kvm_gpu_sm(run->gpu)) continue;
+    add(text, size, "%s%s (%s)", text[0] ? ", " : "", run->kernel[k].name, d->arch);
+  }
 }
 
 void kva_run_missing(const kva_run *run, char *text, size_t size) {

@@ -78,6 +78,9 @@ const char *kva_point_binding(const kva_point *point);
 /* Names of what the description lacks and the run would have used, "a, b"; "" for none. */
 void kva_run_missing(const kva_run *run, char *text, size_t size);
 
+/* Kernels whose program is another architecture's machine code, "split_verify (sm_90)", ...; "" for none. */
+void kva_run_borrowed(const kva_run *run, char *text, size_t size);
+
 /* Writes the roofline-1 dataset, aside and renamed. `command` goes to the history. */
 kv_status kva_run_write(const kva_run *run, const char *path, const char *command, kv_error *err);
 

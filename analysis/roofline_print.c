@@ -39,12 +39,13 @@ static void print_problem(const kva_run *run) {
          p->row_bytes, run->layers);
   printf("layout   %s", run->layout_name);
   if (!run->contiguous)
-    printf(": %llu tokens in all, longest %llu, %llu distinct rows in %llu runs (mean %.1f), %llu sectors of 32 B",
-           (unsigned long long)run->layout_tokens, (unsigned long long)p->longest,
-           (unsigned long long)run->layout.union_rows,
-           (unsigned long long)run->layout.runs,
-           run->layout.runs ? (double)run->layout_tokens / (double)run->layout.runs : 0.0,
-           (unsigned long long)run->layout.sectors);
+    printf(
+        ": %llu tokens in all, longest %llu, %llu distinct rows in %llu runs (mean %.1f), %llu sectors of 32 "
+        "B",
+        (unsigned long long)run->layout_tokens, (unsigned long long)p->longest,
+        (unsigned long long)run->layout.union_rows, (unsigned long long)run->layout.runs,
+        run->layout.runs ? (double)run->layout_tokens / (double)run->layout.runs : 0.0,
+        (unsigned long long)run->layout.sectors);
   printf("\n");
 }
 
@@ -68,7 +69,7 @@ static void print_gather(const kva_run *run) {
 }
 
 static void print_ceilings(const kva_run *run) {
-  char missing[300];
+  char missing[300], borrowed[300];
   printf("ceilings of the chip\n");
   for (int r = 0; r < KVM_RESOURCES; r++)
     print_ceiling(kvm_resource_name((kvm_resource)r), &run->roofs.chip[r],
@@ -80,6 +81,10 @@ static void print_ceilings(const kva_run *run) {
     printf("  ridge point %.0f FLOP/B: below it memory is the floor, above it the matrix rate\n", ridge);
   kva_run_missing(run, missing, sizeof missing);
   if (missing[0]) printf("not known, so left out: %s\n", missing);
+  kva_run_borrowed(run, borrowed, sizeof borrowed);
+  if (borrowed[0])
+    printf("programs of another architecture's machine code, on the pipes of %s: %s\n", run->gpu->arch,
+           borrowed);
 }
 
 static void print_point(const kva_run *run, const kva_point *p) {

@@ -7,11 +7,12 @@
 #include "cli.h"
 #include "roofline_commands.h"
 #include "time_sass.h"
+#include "time_walk.h"
 
-enum { O_FUNCTION = 1000, O_LOOP, O_LINES, MOST_LOOPS = 200 };
+enum { O_FUNCTION = 1000, O_LOOP, O_LINES, O_HINTS, MOST_LOOPS = 200 };
 
 typedef struct options {
-  const char *file, *function;
+  const char *file, *function, *hints;
   uint64_t loop, from, to;
   bool ranged;
   kv_error err;
@@ -31,6 +32,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   options *o = state->input;
   switch (key) {
     case O_FUNCTION: o->function = arg; return 0;
+    case O_HINTS: o->hints = arg; return 0;
     case O_LOOP: (void)kv_cli_count(arg, "--loop", 1, MOST_LOOPS, &o->loop, &o->err); return 0;
     case O_LINES: lines(o, arg); return 0;
     case ARGP_KEY_ARG:
@@ -46,6 +48,9 @@ static const struct argp_option option_table[] = {
     {"loop", O_LOOP, "N", 0, "the loop to take, of the list that stands on stderr (the longest)", 0},
     {"lines", O_LINES, "FROM:TO", 0,
      "these instructions instead, counted from 0: for prologues, and to cut rare paths out", 0},
+    {"hints", O_HINTS, "FILE", 0,
+     "follow the branches as FILE says (models/time_walk.h); the listing is that of `nvdisasm -c -gi -hex`",
+     0},
     {0, 0, 0, 0, 0, 0}};
 
 static kv_status choose(options *o, const kvm_sass *s, kv_error *err) {
@@ -75,6 +80,7 @@ static kv_status program(options *o, kv_error *err) {
   if (!o->file)
     return kv_fail(err, KV_ERR_USAGE,
                    "which listing? cuobjdump -sass my.cubin >my.sass; roofline program my.sass");
+  if (o->hints) return kvm_walk(o->hints, o->file, stdout, err);
   kv_status st = kvm_sass_read(o->file, o->function, &s, err);
   if (st) return st;
   st = choose(o, &s, err);

@@ -137,16 +137,17 @@ static void print_points(const kva_readings *m) {
     printf("\n");
     return;
   }
-  printf("%-24s %5s %9s %-11s %12s %12s %23s %8s  %s\n", "kernel", "heads", "prefix", "layout", "measured us",
-         "predicted us", "interval us", "error", "widest parameter");
+  printf("%-24s %5s %7s %5s %9s %-17s %12s %12s %23s %8s  %s\n", "kernel", "heads", "queries", "batch",
+         "prefix", "layout", "measured us", "predicted us", "interval us", "error", "widest parameter");
   for (size_t i = 0; i < m->n; i++) {
     const kva_reading *s = &m->sample[i];
     if (isnan(s->predicted)) continue;
     char range[64];
     (void)snprintf(range, sizeof range, "%.1f .. %.1f", s->predicted_low * 1e6, s->predicted_high * 1e6);
-    printf("%-24s %5u %9llu %-11s %12.1f %12.1f %23s %+7.1f%%  %s\n", s->kernel, s->problem.heads,
-           (unsigned long long)s->problem.longest, s->layout, s->measured * 1e6, s->predicted * 1e6, range,
-           100 * (s->predicted / s->measured - 1), kvm_parameter_name(s->dominating));
+    printf("%-24s %5u %7u %5u %9llu %-17s %12.1f %12.1f %23s %+7.1f%%  %s\n", s->kernel, s->problem.heads,
+           s->problem.queries, s->problem.batch, (unsigned long long)s->problem.longest, s->layout,
+           s->measured * 1e6, s->predicted * 1e6, range, 100 * (s->predicted / s->measured - 1),
+           kvm_parameter_name(s->dominating));
   }
   printf("\n");
 }
@@ -178,8 +179,9 @@ static kv_status print_json(const kva_readings *m, size_t sets, const kva_score 
     for (size_t i = 0; i < m[k].n; i++) {
       const kva_reading *s = &m[k].sample[i];
       (void)json_array_append_new(
-          points, json_pack("{s:s, s:s, s:s, s:i, s:I, s:f, s:o, s:o, s:o}", "gpu", m[k].gpu, "kernel",
-                            s->kernel, "layout", s->layout, "heads", (int)s->problem.heads, "prefix",
+          points, json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:I, s:f, s:o, s:o, s:o}", "gpu", m[k].gpu,
+                            "kernel", s->kernel, "layout", s->layout, "heads", (int)s->problem.heads,
+                            "queries", (int)s->problem.queries, "batch", (int)s->problem.batch, "prefix",
                             (json_int_t)s->problem.longest, "measured_s", s->measured, "predicted_s",
                             number(s->predicted), "low_s", number(s->predicted_low), "high_s",
                             number(s->predicted_high)));

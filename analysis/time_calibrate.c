@@ -74,14 +74,27 @@ static void take_clock(const target *to, const table *t, const char *chain, kvm_
   if (i >= 0) set(to, p, t->cycles[i] / t->value[i], NAN, NAN);
 }
 
+/* A latency measured in a loop that is not unrolled: what a turn's branch costs is no part of it. */
+static void take_turn(const target *to, const table *t, const char *name, kvm_parameter p) {
+  long i = row_of(t, name, NULL), branch = row_of(t, "branch_taken", NULL);
+  if (i >= 0 && branch >= 0) set(to, p, t->cycles[i] - t->cycles[branch], NAN, NAN);
+}
+
 static void take_latencies(const target *to, const table *t) {
   static const struct {
     const char *name;
     kvm_parameter p;
-  } of[] = {{"chain_l1", KVM_P_L1_LATENCY},        {"latency_l2", KVM_P_L2_LATENCY},
-            {"latency_dram", KVM_P_DRAM_LATENCY},  {"chain_lds", KVM_P_SMEM_LATENCY},
-            {"chain_shfl", KVM_P_SHUFFLE_LATENCY}, {"chain_barrier", KVM_P_BARRIER_LATENCY},
-            {"chain_mma", KVM_P_MMA_LATENCY},      {"chain_ex2", KVM_P_SFU_LATENCY}};
+  } of[] = {{"chain_l1", KVM_P_L1_LATENCY},
+            {"latency_l2", KVM_P_L2_LATENCY},
+            {"latency_dram", KVM_P_DRAM_LATENCY},
+            {"chain_lds", KVM_P_SMEM_LATENCY},
+            {"chain_shfl", KVM_P_SHUFFLE_LATENCY},
+            {"chain_barrier", KVM_P_BARRIER_LATENCY},
+            {"chain_mma", KVM_P_MMA_LATENCY},
+            {"chain_ex2", KVM_P_SFU_LATENCY},
+            {"chain_ldmatrix4", KVM_P_LDMATRIX_LATENCY},
+            {"branch_taken", KVM_P_BRANCH_LATENCY},
+            {"copy_async", KVM_P_COPY_CYCLES}};
   take_clock(to, t, "chain_l1", KVM_P_CLOCK);
   take_clock(to, t, "chain_mma", KVM_P_MMA_CLOCK);
   for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
@@ -90,6 +103,8 @@ static void take_latencies(const target *to, const table *t) {
       set(to, of[k].p, t->cycles[i], t->cycles[i] * t->low[i] / t->value[i],
           t->cycles[i] * t->high[i] / t->value[i]);
   }
+  take_turn(to, t, "chain_mbarrier_test", KVM_P_MBARRIER_LATENCY);
+  take_turn(to, t, "hop_mbarrier", KVM_P_MBARRIER_HOP);
   long floor = row_of(t, "timer_floor", NULL), node = row_of(t, "launch_graph_node", NULL),
        eager = row_of(t, "launch_eager", NULL);
   if (floor >= 0) set(to, KVM_P_LAUNCH, t->value[floor], t->low[floor], t->high[floor]);

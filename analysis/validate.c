@@ -232,7 +232,7 @@ static void take_prediction(kva_reading *s, const kvm_prediction *p) {
   double factor = 1;
   s->dominating = p->dominating;
   if (!p->known) return;
-  if (!strcmp(s->layout, "resident")) factor = (p->whole - p->cold + p->resident) / p->whole;
+  if (!strncmp(s->layout, "resident", 8)) factor = (p->whole - p->cold + p->resident) / p->whole;
   if (!strcmp(s->layout, "aliased")) factor = (p->whole - p->cold + p->aliased) / p->whole;
   s->predicted = p->whole * factor;
   s->predicted_low = p->low * factor;
@@ -246,7 +246,7 @@ kv_status kva_validate(kva_readings *m, const kvm_gpu *gpu, const kvm_declared_s
   for (size_t i = 0; !st && i < m->n; i++) {
     kva_reading *s = &m->sample[i];
     kvm_prediction p;
-    const kvm_declared *k = kvm_declared_find(declared, s->kernel, kvm_gpu_sm(gpu), 0);
+    const kvm_declared *k = kvm_declared_for(declared, s->kernel, kvm_gpu_sm(gpu), 0, &s->problem);
     if (!k) continue;
     kvm_work w = kvm_declared_work(k, &s->problem, gpu);
     kvm_useful u = kvm_structure_useful(&k->structure, &s->problem);

@@ -64,6 +64,7 @@ kv_status kvk_ceil_sfu(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_issue(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_latency(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_chain(kvk_bench *b, kv_error *err);
+kv_status kvk_ceil_hop(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_loaded(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_launch(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_gather(kvk_bench *b, kv_error *err);

@@ -4,6 +4,9 @@
  *   launch_sync        one launch and waiting for it, as the host sees it
  *   launch_graph_node  a captured graph of many empty kernels: time a node
  *   launch_graph_sync  a graph of one empty kernel, launched and waited for
+ *   launch_full_node   a graph of kernels whose blocks fill every SM: time a node
+ *   launch_dependent   the same, each launched with programmatic dependent launch and waiting for the one ahead: what a
+ *                      kernel pays that may start early but finds no room until the one ahead ends
  *   timer_floor        what the harness's events measure for one empty kernel: the least time it can tell
  *
  * Bound: host, driver and front end: eager 2 to 5 us, a graph node 0.8 to 2 us.
@@ -17,6 +20,32 @@
 
 __global__ void empty_kernel() {}
 
+/* 1024 threads, all the shared memory that a block may have: one block an SM. */
+__global__ void __launch_bounds__(1024, 1) full_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+static cudaError_t launch_full(const kvk_bench *b, bool dependent) {
+  int most = 0;
+  cudaError_t code = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, b->gpu->device);
+  if (code == cudaSuccess)
+    code = cudaFuncSetAttribute(full_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+  cudaLaunchAttribute overlap;
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3((unsigned)b->gpu->sms, 1, 1);
+  config.blockDim = dim3(1024, 1, 1);
+  config.dynamicSmemBytes = (size_t)most;
+  config.stream = b->stream;
+  config.attrs = &overlap;
+  config.numAttrs = dependent ? 1 : 0;
+  return code == cudaSuccess ? cudaLaunchKernelEx(&config, full_kernel) : code;
+}
+
 static double seconds(void) {
   struct timespec t;
   (void)clock_gettime(CLOCK_MONOTONIC, &t);
@@ -28,11 +57,14 @@ static cudaError_t launch_empty(void *, cudaStream_t s) {
   return cudaGetLastError();
 }
 
-static kv_status build(kvk_bench *b, int nodes, cudaGraphExec_t *exec, kv_error *err) {
+enum launch_node { NODE_EMPTY, NODE_FULL, NODE_DEPENDENT };
+
+static kv_status build(kvk_bench *b, int nodes, launch_node node, cudaGraphExec_t *exec, kv_error *err) {
   cudaGraph_t graph = NULL;
   kv_status st = kvk_cuda(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal), "launch", err);
   if (st) return st;
-  for (int i = 0; i < nodes; i++) (void)launch_empty(NULL, b->stream);
+  for (int i = 0; i < nodes; i++)
+    (void)(node == NODE_EMPTY ? launch_empty(NULL, b->stream) : launch_full(b, node == NODE_DEPENDENT));
   st = kvk_cuda(cudaStreamEndCapture(b->stream, &graph), "launch", err);
   if (!st) st = kvk_cuda(cudaGraphInstantiate(exec, graph, 0), "launch", err);
   if (graph) (void)cudaGraphDestroy(graph);
@@ -55,13 +87,14 @@ struct launch_case {
   const char *text;
   int nodes;    /* of the graph; 0 = eager */
   int launches; /* a run */
+  launch_node node;
 };
 
 static kv_status point(kvk_bench *b, const launch_case *c, kv_error *err) {
   kvk_point p = kvk_bench_blank(c->name, "1", KVK_LATENCY);
   cudaGraphExec_t exec = NULL;
   kvk_state_clear(&p.state);
-  kv_status st = c->nodes ? build(b, c->nodes, &exec, err) : KV_OK;
+  kv_status st = c->nodes ? build(b, c->nodes, c->node, &exec, err) : KV_OK;
   for (uint32_t r = 0; !st && r < kvk_bench_repeats(b) + 3; r++) { /* three to warm up */
     double took = 0;
     st = host_timed(b, exec, c->launches, &took, err);
@@ -78,10 +111,13 @@ static kv_status point(kvk_bench *b, const launch_case *c, kv_error *err) {
 }
 
 kv_status kvk_ceil_launch(kvk_bench *b, kv_error *err) {
-  static const launch_case cases[] = {{"launch_eager", "empty kernels in a row", 0, 500},
-                                      {"launch_sync", "one empty kernel, waited for", 0, 1},
-                                      {"launch_graph_node", "graph of 500 empty kernels", 500, 1},
-                                      {"launch_graph_sync", "graph of one empty kernel, waited for", 1, 1}};
+  static const launch_case cases[] = {
+      {"launch_eager", "empty kernels in a row", 0, 500, NODE_EMPTY},
+      {"launch_sync", "one empty kernel, waited for", 0, 1, NODE_EMPTY},
+      {"launch_graph_node", "graph of 500 empty kernels", 500, 1, NODE_EMPTY},
+      {"launch_graph_sync", "graph of one empty kernel, waited for", 1, 1, NODE_EMPTY},
+      {"launch_full_node", "graph of 500 kernels that fill the SMs", 500, 1, NODE_FULL},
+      {"launch_dependent", "the same, dependent launch", 500, 1, NODE_DEPENDENT}};
   kv_status st = KV_OK;
   for (size_t i = 0; !st && i < sizeof cases / sizeof *cases; i++) st = point(b, &cases[i], err);
   if (st) return st;

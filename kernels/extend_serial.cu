@@ -227,7 +227,7 @@ template <int BN>
 KX_DEVICE void ex_tile(const sv_params &p, ex_thread<BN> &t, uint32_t key) {
   float s[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}, shrink[4];
   ex_find_slots<BN>(p, t, key);
-  ex_stage_latent<BN>(p, t);
+  ex_stage_latent<BN>(p, t); /* K */
   ex_multiply_q<BN, 32>(t, 0, LATENT_BYTES, s);
   ex_stage_rope<BN>(p, t, key);
   ex_multiply_q<BN, 4>(t, 64, 128, s);
@@ -236,7 +236,7 @@ KX_DEVICE void ex_tile(const sv_params &p, ex_thread<BN> &t, uint32_t key) {
   if (key + BN > t.prefix) ex_hide<BN>(p, t, key, s);
   ex_soften<BN>(t, s, shrink);
   ex_store_weights<BN>(t, s);
-  ex_stage_latent<BN>(p, t);
+  ex_stage_latent<BN>(p, t); /* V */
   ex_multiply_v<BN>(t, shrink);
 }
 

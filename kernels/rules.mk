@@ -73,3 +73,13 @@ test-gpu:
 endif
 
 KERNELOBJ := $(CUDAOBJ) $(EMUOBJ)
+
+# The declarations of this project's kernels in models/kernels, from their machine code; nvcc and nvdisasm are needed, a
+# GPU is not.
+PROGRAM_ARCH ?= 90
+PROGRAM_NVCC ?= $(or $(NVCC),$(firstword $(wildcard $(shell command -v nvcc 2>/dev/null) /usr/local/cuda/bin/nvcc)))
+NVDISASM     ?= $(firstword $(wildcard $(shell command -v nvdisasm 2>/dev/null) /usr/local/cuda/bin/nvdisasm))
+.PHONY: programs
+programs: $(B)/roofline
+	@test -n "$(PROGRAM_NVCC)" && test -n "$(NVDISASM)" || { echo "programs: needs nvcc and nvdisasm (NVDISASM=..., package nvidia-cuda-nvdisasm)" >&2; exit 1; }
+	sh kernels/programs/make-programs.sh $(B)/roofline $(PROGRAM_NVCC) $(NVDISASM) $(PROGRAM_ARCH) models/kernels

@@ -17,8 +17,9 @@ typedef struct reader {
   kv_error *err;
   kv_status status;
   char section[KVM_NAME], key[KVM_NAME];
-  char *text[KVM_MAX_ROLES][3]; /* begin, tile, end */
-  unsigned count[KVM_MAX_ROLES];
+  char *text[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES]
+            [3]; /* begin, tile, end; merges' behind the roles' */
+  unsigned count[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES];
   char (*fields)[2][KVM_NAME]; /* of [structure]: applied after `like` */
   size_t n_fields;
 } reader;
@@ -69,10 +70,32 @@ static int kernel_entry(reader *r, const char *key, const char *text) {
   return k->launches >= 1 && k->launches <= 16 ? 1 : fail(r, "1 to 16, not ", text);
 }
 
+/* What a [merge ...] section has beside programs; -1: something else. */
+static int merge_entry(reader *r, const char *key, const char *text) {
+  kvm_merge *m = &r->to->merge[r->to->merges - 1];
+  const struct {
+    const char *key;
+    unsigned *to;
+  } field[] = {{"teams", &m->teams},
+               {"at_once", &m->at_once},
+               {"room", &m->room},
+               {"registers", &m->registers},
+               {"shared_bytes", &m->shared_bytes}};
+  for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
+    if (strcmp(key, field[i].key) != 0) continue;
+    *field[i].to = (unsigned)strtoul(text, NULL, 10);
+    return *field[i].to <= 1u << 20 ? 1 : fail(r, "too large: ", text);
+  }
+  return -1;
+}
+
 static int warps_entry(reader *r, const char *key, const char *text) {
   static const char *const part[] = {"begin", "tile", "end"};
-  if (!r->to->block.roles) return fail(r, "stands outside [warps NAME]", "");
-  unsigned role = r->to->block.roles - 1;
+  bool merging = !strncmp(r->section, "merge", 5);
+  int taken = merging ? merge_entry(r, key, text) : -1;
+  if (taken >= 0) return taken;
+  unsigned role = merging ? KVM_MAX_ROLES * r->to->merges + r->to->merge[r->to->merges - 1].block.roles - 1
+                          : r->to->block.roles - 1;
   for (int i = 0; i < 3; i++)
     if (!strcmp(key, part[i])) return append_text(r, &r->text[role][i], text);
   if (strcmp(key, "count") != 0) return fail(r, "unknown key (count, begin, tile, end)", "");
@@ -83,6 +106,16 @@ static int warps_entry(reader *r, const char *key, const char *text) {
 static int new_section(reader *r, const char *section) {
   (void)snprintf(r->section, sizeof r->section, "%.47s", section);
   r->key[0] = '\0';
+  if (!strncmp(section, "merge", 5)) {
+    /* [merge NAME] and [merge NAME OTHER]: kinds of warps of the same launch */
+    bool more = r->to->merges && strrchr(section, ' ') != strchr(section, ' ');
+    if (!more && r->to->merges == KVM_MAX_MERGES) return fail(r, "more than 5 merges", "");
+    if (!more) r->to->merge[r->to->merges++] = (kvm_merge){.teams = 1, .at_once = 1};
+    kvm_block *b = &r->to->merge[r->to->merges - 1].block;
+    if (b->roles == KVM_MAX_ROLES) return fail(r, "more than 4 kinds of warps", "");
+    b->roles++;
+    return 1;
+  }
   if (strncmp(section, "warps", 5) != 0) return 1;
   if (r->to->block.roles == KVM_MAX_ROLES) return fail(r, "more than 4 kinds of warps", "");
   r->to->block.roles++;
@@ -95,11 +128,12 @@ static int entry(void *arg, const char *section, const char *key, const char *te
   if (strcmp(section, r->section) != 0 && !new_section(r, section)) return 0;
   (void)snprintf(r->key, sizeof r->key, "%.47s", key);
   /* a program may begin on the next line */
-  if (!text[0] && strncmp(section, "warps", 5) != 0) return fail(r, "empty", "");
+  bool program = !strncmp(section, "warps", 5) || !strncmp(section, "merge", 5);
+  if (!text[0] && !program) return fail(r, "empty", "");
   if (!strcmp(section, "kernel")) return kernel_entry(r, key, text);
-  if (!strncmp(section, "warps", 5)) return warps_entry(r, key, text);
+  if (program) return warps_entry(r, key, text);
   if (strcmp(section, "structure") != 0)
-    return fail(r, "unknown section (kernel, structure, warps NAME)", "");
+    return fail(r, "unknown section (kernel, structure, warps NAME, merge NAME)", "");
   if (r->n_fields == MAX_FIELDS) return fail(r, "too many fields", "");
   (void)snprintf(r->fields[r->n_fields][0], KVM_NAME, "%s", r->key);
   (void)snprintf(r->fields[r->n_fields++][1], KVM_NAME, "%.47s", text);
@@ -113,16 +147,17 @@ static int entry(void *arg, const char *section, const char *key, const char *te
 static const struct {
   const char *name;
   size_t offset;
-} whole_fields[] = {WHOLE(block_rows),     WHOLE(pad_rows),  WHOLE(tile_tokens),  WHOLE(stages),
-                    WHOLE(threads),        WHOLE(registers), WHOLE(shared_bytes), WHOLE(k_reads),
-                    WHOLE(v_reads),        WHOLE(q_reads),   WHOLE(score_bytes),  WHOLE(index_bytes),
-                    WHOLE(block_elements), WHOLE(row_bytes)};
+} whole_fields[] = {WHOLE(block_rows),     WHOLE(pad_rows),       WHOLE(tile_tokens),  WHOLE(stages),
+                    WHOLE(threads),        WHOLE(registers),      WHOLE(shared_bytes), WHOLE(k_reads),
+                    WHOLE(v_reads),        WHOLE(q_reads),        WHOLE(score_bytes),  WHOLE(index_bytes),
+                    WHOLE(block_elements), WHOLE(row_bytes),      WHOLE(min_tiles),    WHOLE(missing_units),
+                    WHOLE(units),          WHOLE(launched_per_sm)};
 #define TRUTH(f) \
   { #f, offsetof(kvm_structure, f) }
 static const struct {
   const char *name;
   size_t offset;
-} truth_fields[] = {TRUTH(split), TRUTH(even), TRUTH(kv_apart), TRUTH(through_registers)};
+} truth_fields[] = {TRUTH(split), TRUTH(even), TRUTH(kv_apart), TRUTH(through_registers), TRUTH(tree_apart)};
 static const char *const grids[] = {"per_head", "packed", "elements"};
 
 static int set_field(reader *r, const char *name, const char *text) {
@@ -185,20 +220,29 @@ static int check_structure(reader *r) {
   return 1;
 }
 
-static kv_status parse_programs(reader *r) {
-  kvm_block *b = &r->to->block;
+static kv_status parse_block(reader *r, kvm_block *b, unsigned first, const char *section) {
   for (unsigned i = 0; i < b->roles; i++) {
     kvm_program *program[3] = {&b->role[i].begin, &b->role[i].tile, &b->role[i].end};
-    b->role[i].warps = r->count[i];
-    if (!r->count[i] || !r->text[i][1])
-      return kv_fail(r->err, KV_ERR_INPUT, "%s: [warps ...] number %u needs count and tile", r->path, i + 1);
+    b->role[i].warps = r->count[first + i];
+    if (!r->count[first + i] || !r->text[first + i][1])
+      return kv_fail(r->err, KV_ERR_INPUT, "%s: [%s ...] number %u needs count and tile", r->path, section,
+                     i + 1);
     for (int k = 0; k < 3; k++) {
+      const char *text = r->text[first + i][k];
       kv_error inner = {KV_OK, ""};
-      kv_status st = kvm_program_parse(r->text[i][k] ? r->text[i][k] : "", program[k], &inner);
-      if (st) return kv_fail(r->err, st, "%s: [warps ...] number %u: %.400s", r->path, i + 1, inner.text);
+      kv_status st = kvm_program_parse(text ? text : "", program[k], &inner);
+      if (st)
+        return kv_fail(r->err, st, "%s: [%s ...] number %u: %.400s", r->path, section, i + 1, inner.text);
     }
   }
   return KV_OK;
+}
+
+static kv_status parse_programs(reader *r) {
+  kv_status st = parse_block(r, &r->to->block, 0, "warps");
+  for (unsigned m = 0; !st && m < r->to->merges; m++)
+    st = parse_block(r, &r->to->merge[m].block, KVM_MAX_ROLES * (m + 1), "merge");
+  return st;
 }
 
 static kv_status read_file(reader *r) {
@@ -231,7 +275,7 @@ kv_status kvm_declared_load(const char *path, kvm_declared **kernel, kv_error *e
     (*kernel)->launches = 1;
     st = read_file(&r);
   }
-  for (int i = 0; i < KVM_MAX_ROLES; i++)
+  for (size_t i = 0; i < sizeof r.text / sizeof *r.text; i++)
     for (int k = 0; k < 3; k++) free(r.text[i][k]);
   free(r.fields);
   if (st) {
@@ -243,6 +287,7 @@ kv_status kvm_declared_load(const char *path, kvm_declared **kernel, kv_error *e
 
 void kvm_declared_free(kvm_declared *kernel) {
   if (kernel) kvm_block_free(&kernel->block);
+  for (unsigned m = 0; kernel && m < kernel->merges; m++) kvm_block_free(&kernel->merge[m].block);
   free(kernel);
 }
 
@@ -284,16 +329,23 @@ static bool nearer(int a, int b, int sm) {
   return a <= sm ? a > b : a < b;
 }
 
-const kvm_declared *kvm_declared_find(const kvm_declared_set *set, const char *name, int sm, uint32_t tile) {
+const kvm_declared *kvm_declared_for(const kvm_declared_set *set, const char *name, int sm, uint32_t tile,
+                                     const kvm_verify *problem) {
   const kvm_declared *best = NULL;
   for (int by_like = 0; by_like < 2 && !best; by_like++)
     for (size_t i = 0; i < set->n; i++) {
       const kvm_declared *k = set->kernel[i];
       if (strcmp(by_like ? k->like : k->name, name) != 0) continue;
-      if (tile && k->structure.tile_tokens != tile) continue;
+      if (by_like && tile && k->structure.tile_tokens != tile) continue;
+      if (problem && k->structure.units && k->structure.units != kvm_structure_units(&k->structure, problem))
+        continue;
       if (!best || nearer(kvm_arch_number(k->arch), kvm_arch_number(best->arch), sm)) best = k;
     }
   return best;
+}
+
+const kvm_declared *kvm_declared_find(const kvm_declared_set *set, const char *name, int sm, uint32_t tile) {
+  return kvm_declared_for(set, name, sm, tile, NULL);
 }
 
 uint32_t kvm_declared_row_bytes(const kvm_declared *kernel) {

@@ -11,6 +11,18 @@
  * the first tile; may be left out tile        = ...               ; each tile, may go on over indented lines
  *     end         = ...               ; after the last
  *
+ *     [merge main]                    ; of a split kernel: the launch that merges partial results, at most 5
+ *     registers = 88, shared_bytes = ..., count = 16, begin, tile, end: a tile is one turn over the partials
+ *     teams     = 8                   ; blocks a unit of 8 query rows, and parts that its partials are shared
+ *                                       out to
+ *     at_once   = 9                   ; partials a turn and team
+ *     room      = 125                 ; used where its blocks are at most that many hundredths of the SMs (0:
+ *                                       always); of several the first that may be used
+ *     [merge main rest]               ; another kind of warps of the same launch
+ *
+ * `units` in [structure] says how many units of 8 query rows a block must have for the program to be its own: a kernel
+ * that is compiled for several numbers has a file each, of the same name.
+ *
  * A file without [warps ...] declares a structure alone: it gets T0 to T4 and no time.
  */
 #ifndef KVM_TIME_KERNEL_H
@@ -19,12 +31,21 @@
 #include "time_sm.h"
 #include "verify.h"
 
+typedef struct kvm_merge {
+  unsigned teams, at_once, room;
+  uint32_t registers, shared_bytes;
+  kvm_block block;
+} kvm_merge;
+enum { KVM_MAX_MERGES = 5 };
+
 typedef struct kvm_declared {
   char key[KVM_NAME]; /* the file's name without .ini */
   char name[KVM_NAME], like[KVM_NAME], arch[16], description[200], source[KVM_SOURCE];
   kvm_structure structure; /* its name and description point into this struct: do not copy it */
   unsigned launches;       /* kernels of the whole operation (1) */
   kvm_block block;         /* roles 0: no program */
+  unsigned merges;         /* 0: the merge is estimated from its bytes */
+  kvm_merge merge[KVM_MAX_MERGES];
 } kvm_declared;
 
 /* Reads one file. KV_ERR_INPUT names file and line or section. On success the caller frees with
@@ -44,6 +65,9 @@ void kvm_declared_free_all(kvm_declared_set *set);
  * the same `like` and, unless tile is 0, tile_tokens) with the nearest architecture: the highest that is not
  * above sm, else the lowest. NULL when there is none. */
 const kvm_declared *kvm_declared_find(const kvm_declared_set *set, const char *name, int sm, uint32_t tile);
+/* The same for one problem: of several that differ in `units` the one whose units the problem has. */
+const kvm_declared *kvm_declared_for(const kvm_declared_set *set, const char *name, int sm, uint32_t tile,
+                                     const kvm_verify *problem);
 
 /* Bytes of the rows that a program loads: the structure's row_bytes, else 1152 (576 values of bf16). A
  * program says nothing of a problem with other rows: kvm_declared_applies() is false there, and without a

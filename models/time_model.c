@@ -8,10 +8,11 @@
 /* ---- parameters ---- */
 
 static const char *const parameter_names[KVM_PARAMETERS] = {
-    "boost_clock",  "mma_clock",       "l1_latency",        "l2_latency",      "dram_latency",
-    "smem_latency", "shuffle_latency", "mma_latency",       "sfu_latency",     "barrier_latency",
-    "mma_rate",     "wave_rate",       "sfu_per_clk_sm",    "sm_link_per_clk", "l2_rate",
-    "link_rate",    "dram_rate",       "memory_line_bytes", "launch",          "next_launch",
+    "boost_clock",      "mma_clock",        "l1_latency",        "l2_latency",      "dram_latency",
+    "smem_latency",     "shuffle_latency",  "mma_latency",       "sfu_latency",     "barrier_latency",
+    "ldmatrix_latency", "mbarrier_latency", "mbarrier_hop",      "branch_latency",  "copy_cycles",
+    "mma_rate",         "wave_rate",        "sfu_per_clk_sm",    "sm_link_per_clk", "l2_rate",
+    "link_rate",        "dram_rate",        "memory_line_bytes", "launch",          "next_launch",
     "model_error"};
 const char *kvm_parameter_name(kvm_parameter p) {
   return parameter_names[p];
@@ -143,6 +144,13 @@ kvm_parameter kvm_timing_missing(const kvm_timing *t) {
 kvm_work kvm_declared_work(const kvm_declared *kernel, const kvm_verify *problem, const kvm_gpu *gpu) {
   kvm_work w = kvm_structure_work(&kernel->structure, problem, gpu);
   kvm_program_work sum = {0};
+  for (unsigned i = 0; i < kernel->merges; i++) {
+    const kvm_merge *m = &kernel->merge[i];
+    const kvm_structure s = {.threads = 32 * kvm_block_warps(&m->block),
+                             .registers = m->registers,
+                             .shared_bytes = m->shared_bytes};
+    w.merge_per_sm[i] = kvm_structure_resident(&s, gpu);
+  }
   if (!kvm_declared_applies(kernel, problem)) return w;
   for (unsigned r = 0; r < kernel->block.roles; r++) {
     const kvm_role *role = &kernel->block.role[r];
@@ -213,7 +221,8 @@ typedef struct trial {
   double v[KVM_PARAMETERS];
   double relief[KVM_RESOURCES]; /* pipes this many times faster (1) */
   kvm_misses misses;
-  bool even; /* every SM has the same share of the tiles */
+  bool even;    /* every SM has the same share of the tiles */
+  double merge; /* s, known already; NaN: not */
 } trial;
 
 /* The clock that the kernel's instructions get. */
@@ -235,57 +244,102 @@ static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
                .mma_latency = v[KVM_P_MMA_LATENCY],
                .sfu_latency = v[KVM_P_SFU_LATENCY],
                .barrier_latency = v[KVM_P_BARRIER_LATENCY],
+               .ldmatrix_latency = v[KVM_P_LDMATRIX_LATENCY],
+               .mbarrier_latency = v[KVM_P_MBARRIER_LATENCY],
+               .mbarrier_hop = v[KVM_P_MBARRIER_HOP],
+               .branch_latency = v[KVM_P_BRANCH_LATENCY],
+               .copy_bytes = 512 / v[KVM_P_COPY_CYCLES],
                .line_bytes = v[KVM_P_LINE]};
-  /* Blocks side by side want the same rows at about the same time: L2 and memory deliver each once. */
-  double sharing = fmax(1, fmin((double)q->work->side, (double)q->work->blocks / q->problem->batch));
-  double l2 = fmin(v[KVM_P_L2_RATE] * sharing, v[KVM_P_LINK_RATE]) / active / clock;
+  /* Blocks side by side want the same rows at about the same time: the L2 delivers each once. */
+  double most = fmax(1, (double)q->work->blocks / q->problem->batch),
+         at_once = q->work->aligned ? (double)q->work->side : 1;
+  double l2 = fmin(v[KVM_P_L2_RATE] * fmax(1, fmin(at_once, most)), v[KVM_P_LINK_RATE]) / active / clock;
   /* a rate of the chip under load was reached at the clock of matrix instructions */
   sm.mma_interval = 4096 * 4 / (v[KVM_P_MMA_RATE] / v[KVM_P_MMA_CLOCK]) / x->relief[KVM_MMA];
   sm.sfu_interval = 32 * 4 / v[KVM_P_SFU_RATE];
   sm.wave_interval =
       128 / (v[KVM_P_WAVE_RATE] / v[KVM_P_CLOCK]) / x->relief[KVM_L1]; /* cycles, whatever the clock */
-  sm.link_bytes = (l2 < v[KVM_P_SM_LINK] ? l2 : v[KVM_P_SM_LINK]) * x->relief[KVM_LINK];
-  sm.dram_bytes = v[KVM_P_DRAM_RATE] / q->scatter / active / clock * sharing;
+  sm.link_bytes = v[KVM_P_SM_LINK] * x->relief[KVM_LINK];
+  sm.l2_bytes = isnan(l2) ? 0 : l2 * x->relief[KVM_LINK];
+  sm.dram_bytes = v[KVM_P_DRAM_RATE] / q->scatter / active / clock * fmax(1, fmin(q->work->sharing, most));
   return sm;
 }
 
-/* s of the kernel: full waves, and what is left over. */
+/* Blocks of one launch, `tiles` each on average, and how many an SM has room for. */
+typedef struct launch {
+  const kvm_block *block;
+  double blocks, tiles, room;
+} launch;
+
+/* Cycles of a launch: full waves, and what is left over; *one: a full wave's. */
+static kv_status launch_cycles(const launch *l, double sms, const kvm_sm *sm, kvm_misses misses,
+                               kvm_time_memo *memo, double *cycles, kvm_sm_time *one, kv_error *err) {
+  unsigned most = KVM_MAX_SM_WARPS / kvm_block_warps(l->block);
+  double resident = fmax(1, fmin(fmin(l->room, ceil(l->blocks / sms)), most));
+  kvm_sm_time last;
+  kv_status st = run_sm(memo, sm, l->block, (unsigned)resident, misses, one, err);
+  if (st) return st;
+  double waves = floor(l->blocks / (sms * resident)), left = l->blocks - waves * sms * resident;
+  *cycles = waves * (one->once + l->tiles * one->tile);
+  if (!(left > 0)) return KV_OK;
+  st = run_sm(memo, sm, l->block, (unsigned)fmin(fmax(1, ceil(left / sms)), resident), misses, &last, err);
+  *cycles += last.once + l->tiles * last.tile;
+  return st;
+}
+
+/* s of the kernel. */
 static kv_status kernel_time(const kvm_question *q, const trial *x, kvm_time_memo *memo, double *seconds,
                              kvm_sm_time *steady, kv_error *err) {
   const kvm_work *w = q->work;
-  const kvm_block *block = &q->kernel->block;
-  double sms = q->timing->sms, blocks = (double)w->blocks, per_block = w->tiles / blocks,
-         longest = w->block_tiles;
-  double room = w->blocks_per_sm ? w->blocks_per_sm : 1;
-  unsigned most = KVM_MAX_SM_WARPS / kvm_block_warps(block);
+  double sms = q->timing->sms, blocks = (double)w->blocks, longest = w->block_tiles, cycles = 0;
+  double room = w->blocks_per_sm ? w->blocks_per_sm : 1, segments = w->block_segments;
   if (x->even) {
     blocks = fmax(1, fmin(sms * room, w->tiles));
-    per_block = longest = w->tiles / blocks;
+    longest = w->tiles / blocks;
+    segments = 1;
   }
-  double active = fmin(sms, blocks), resident = fmin(fmin(room, ceil(blocks / sms)), most);
-  kvm_sm sm = machine_of(q, x, active);
-  kvm_sm_time one, last;
-  kv_status st = run_sm(memo, &sm, block, (unsigned)resident, x->misses, &one, err);
+  kvm_sm sm = machine_of(q, x, fmin(sms, blocks));
+  kvm_sm_time one;
+  const launch l = {&q->kernel->block, blocks, w->tiles / blocks, room};
+  kv_status st = launch_cycles(&l, sms, &sm, x->misses, memo, &cycles, &one, err);
   if (st) return st;
-  double waves = floor(blocks / (sms * resident)), left = blocks - waves * sms * resident;
-  double cycles = waves * (one.once + per_block * one.tile);
-  if (left > 0) {
-    double beside = fmax(1, ceil(left / sms));
-    st = run_sm(memo, &sm, block, (unsigned)fmin(beside, resident), x->misses, &last, err);
-    if (st) return st;
-    cycles += last.once + per_block * last.tile;
-  }
-  cycles = fmax(cycles, one.once + longest * one.tile);
+  cycles = fmax(cycles, segments * one.once + longest * one.tile);
   *seconds = cycles / x->v[clock_of(q)];
   if (steady) *steady = one;
   return KV_OK;
 }
 
-static double merge_time(const kvm_question *q, const trial *x) {
-  if (!(q->work->partial_bytes > 0) || q->kernel->launches < 2) return 0;
-  double rate = isnan(x->v[KVM_P_L2_RATE]) ? x->v[KVM_P_DRAM_RATE] : x->v[KVM_P_L2_RATE];
-  /* lengths, partial sums, partial results: three round trips one after the other */
-  return 3 * x->v[KVM_P_L2_LATENCY] / x->v[KVM_P_CLOCK] + q->work->partial_bytes / 2 / rate;
+/* Of the declared merges the first that may be used; NULL for none. */
+static const kvm_merge *merge_of(const kvm_question *q, double units) {
+  for (unsigned i = 0; i < q->kernel->merges; i++) {
+    const kvm_merge *m = &q->kernel->merge[i];
+    if (!m->room || units * m->teams <= floor(q->timing->sms * m->room / 100)) return m;
+  }
+  return NULL;
+}
+
+/* s of the merge: its own launch, whose blocks each sum up the partials of a unit of query rows, out of the
+ * L2. */
+static kv_status merge_time(const kvm_question *q, const trial *x, kvm_time_memo *memo, double *seconds,
+                            kv_error *err) {
+  const kvm_work *w = q->work;
+  double pieces = (double)q->problem->batch * (double)w->side;
+  const kvm_merge *m = merge_of(q, pieces * w->units);
+  double rate = isnan(x->v[KVM_P_L2_RATE]) ? x->v[KVM_P_DRAM_RATE] : x->v[KVM_P_L2_RATE], cycles = 0;
+  *seconds = 0;
+  if (!(w->partial_bytes > 0) || q->kernel->launches < 2) return KV_OK;
+  if (!m) { /* lengths, partial sums, partial results: three round trips one after the other */
+    *seconds = 3 * x->v[KVM_P_L2_LATENCY] / x->v[KVM_P_CLOCK] + w->partial_bytes / 2 / rate;
+    return KV_OK;
+  }
+  double blocks = pieces * w->units * m->teams;
+  kvm_sm sm = machine_of(q, x, fmin(q->timing->sms, blocks));
+  kvm_sm_time one;
+  const launch l = {&m->block, blocks, fmax(1, ceil(ceil(w->segments / pieces) / (m->teams * m->at_once))),
+                    w->merge_per_sm[m - q->kernel->merge]};
+  kv_status st = launch_cycles(&l, q->timing->sms, &sm, KVM_WARM, memo, &cycles, &one, err);
+  *seconds = cycles / x->v[clock_of(q)];
+  return st;
 }
 
 static double launch_time(const kvm_question *q, const trial *x) {
@@ -294,8 +348,10 @@ static double launch_time(const kvm_question *q, const trial *x) {
 
 static kv_status whole_time(const kvm_question *q, const trial *x, kvm_time_memo *memo, double *seconds,
                             kv_error *err) {
+  double merge = x->merge;
   kv_status st = kernel_time(q, x, memo, seconds, NULL, err);
-  *seconds += merge_time(q, x) + launch_time(q, x);
+  if (!st && isnan(merge)) st = merge_time(q, x, memo, &merge, err);
+  *seconds += merge + launch_time(q, x);
   return st;
 }
 
@@ -308,24 +364,54 @@ static kv_status find_gains(const kvm_question *q, const trial *base, kvm_time_m
   trial x = *base;
   x.relief[KVM_MMA] = fmax(1, q->timing->mma_best / q->timing->sms / base->v[KVM_P_MMA_RATE]);
   kv_status st = whole_time(q, &x, memo, &t, err);
-  p->gain[KVM_C_PATH] = p->whole / t;
+  /* a faster pipe makes no kernel slower: where it comes out so, warps met in another order */
+  p->gain[KVM_C_PATH] = fmax(1, p->whole / t);
   x = *base;
   x.relief[KVM_MMA] = fmax(1, q->work->chip[KVM_MMA] / u->flops);
   x.relief[KVM_L1] = fmax(1, q->work->chip[KVM_L1] / u->bytes);
   x.relief[KVM_LINK] = fmax(1, q->work->chip[KVM_LINK] / u->bytes);
   if (!st) st = whole_time(q, &x, memo, &t, err);
-  p->gain[KVM_C_WORK] = p->whole / t;
+  p->gain[KVM_C_WORK] = fmax(1, p->whole / t);
   kvm_question contiguous = *q;
   contiguous.scatter = 1;
   if (!st) st = whole_time(&contiguous, base, memo, &t, err);
-  p->gain[KVM_C_SCATTER] = p->whole / t;
+  p->gain[KVM_C_SCATTER] = fmax(1, p->whole / t);
   x = *base;
   x.even = true;
   if (!st && q->work->tiles > 0) st = whole_time(q, &x, memo, &t, err);
-  p->gain[KVM_C_PLACEMENT] = q->work->tiles > 0 ? p->whole / t : 1;
+  p->gain[KVM_C_PLACEMENT] = q->work->tiles > 0 ? fmax(1, p->whole / t) : 1;
   p->gain[KVM_C_MEMORY] = p->whole / (p->whole - p->cold + p->resident);
   p->gain[KVM_C_OVERHEAD] = p->whole / p->cold;
   return st;
+}
+
+/* Whether a parameter can matter: some belong to one instruction, which the kernel may not have. */
+static bool matters(const kvm_question *q, int p) {
+  static const struct {
+    int p;
+    unsigned ops; /* a bit each */
+  } only[] = {{KVM_P_SHUFFLE_LATENCY, 1u << KVM_SHFL},
+              {KVM_P_SFU_LATENCY, 1u << KVM_SFU},
+              {KVM_P_SFU_RATE, 1u << KVM_SFU},
+              {KVM_P_MMA_LATENCY, 0}, /* machine code waits for products by counting cycles, see below */
+              {KVM_P_BARRIER_LATENCY, 1u << KVM_BAR},
+              {KVM_P_LDMATRIX_LATENCY, 1u << KVM_LDSM},
+              {KVM_P_MBARRIER_LATENCY, 1u << KVM_AWAIT | 1u << KVM_ASK},
+              {KVM_P_MBARRIER_HOP, 1u << KVM_AWAIT},
+              {KVM_P_BRANCH_LATENCY, 1u << KVM_JUMP},
+              {KVM_P_COPY_CYCLES, 1u << KVM_CP}};
+  const kvm_block *b = &q->kernel->block;
+  for (size_t i = 0; i < sizeof only / sizeof *only; i++) {
+    if (only[i].p != p) continue;
+    for (unsigned r = 0; r < b->roles; r++)
+      for (size_t k = 0; k < b->role[r].tile.steps; k++) {
+        const kvm_step *s = &b->role[r].tile.step[k];
+        if (only[i].ops >> s->op & 1 || (p == KVM_P_MMA_LATENCY && s->op == KVM_MMA_OP && s->set < KVM_MARKS))
+          return true;
+      }
+    return false;
+  }
+  return true;
 }
 
 static kv_status find_interval(const kvm_question *q, const trial *base, kvm_time_memo *memo,
@@ -339,7 +425,8 @@ static kv_status find_interval(const kvm_question *q, const trial *base, kvm_tim
     for (int end = 0; !st && i != KVM_P_MODEL && end < 2; end++) {
       trial x = *base;
       x.v[i] = end ? e->high : e->low;
-      if (isfinite(x.v[i]) && x.v[i] != e->value) st = whole_time(q, &x, memo, &at[end], err);
+      if (isfinite(x.v[i]) && x.v[i] != e->value && matters(q, i))
+        st = whole_time(q, &x, memo, &at[end], err);
     }
     p->effect[i] = i == KVM_P_MODEL ? (isnan(e->value) ? 0 : e->value) : fabs(log(at[1] / at[0])) / 2;
     if (i != KVM_P_MODEL && p->effect[i] > p->effect[p->dominating]) p->dominating = (kvm_parameter)i;
@@ -360,10 +447,22 @@ static const kvm_prediction nothing = {.resident = NAN,
                                        .high = NAN,
                                        .merge = NAN,
                                        .launches = NAN,
+                                       .copying = NAN,
                                        .gain = {NAN, NAN, NAN, NAN, NAN, NAN, NAN}};
 
+static double copying_time(const kvm_question *q, const trial *x) {
+  const kvm_block *b = &q->kernel->block;
+  double bytes = 0;
+  for (unsigned r = 0; r < b->roles; r++)
+    for (size_t i = 0; i < b->role[r].tile.steps; i++)
+      if (b->role[r].tile.step[i].op == KVM_CP)
+        bytes += b->role[r].warps * (double)b->role[r].tile.step[i].bytes;
+  double tiles = q->work->block_tiles * fmax(1, floor((double)q->work->blocks / q->timing->sms));
+  return tiles * bytes / 512 * x->v[KVM_P_COPY_CYCLES] / x->v[clock_of(q)];
+}
+
 kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction *p, kv_error *err) {
-  trial x = {.relief = {1, 1, 1, 1, 1}};
+  trial x = {.relief = {1, 1, 1, 1, 1}, .merge = NAN};
   *p = nothing;
   if (!kvm_declared_applies(q->kernel, q->problem) || !q->work->fits || !q->work->blocks) return KV_OK;
   if (kvm_timing_missing(q->timing) != KVM_PARAMETERS) return KV_OK;
@@ -373,11 +472,16 @@ kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction
   if (!st) st = kernel_time(q, &x, memo, &p->aliased, NULL, err);
   x.misses = KVM_COLD;
   if (!st) st = kernel_time(q, &x, memo, &p->cold, &p->steady, err);
+  /* misses make nothing faster: where it comes out so, warps met in another order */
+  p->aliased = fmax(p->aliased, p->resident);
+  p->cold = fmax(p->cold, p->aliased);
+  if (!st) st = merge_time(q, &x, memo, &p->merge, err);
   if (st) return st;
   p->known = true;
-  p->merge = merge_time(q, &x);
   p->launches = launch_time(q, &x);
+  p->copying = fmin(copying_time(q, &x), p->resident);
   p->whole = p->cold + p->merge + p->launches;
+  x.merge = p->merge; /* what a range or a relaxation does to it is left out: it is a few microseconds */
   if (q->interval) st = find_interval(q, &x, memo, p, err);
   if (!st && q->gains) st = find_gains(q, &x, memo, p, err);
   return st;
@@ -385,6 +489,11 @@ kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction
 
 void kvm_ladder_time(kvm_ladder *ladder, const kvm_prediction *p) {
   if (!p->known) return;
+  if (p->copying > ladder->t[4]) {
+    ladder->t[4] = p->copying;
+    ladder->binding = KVM_LINK;
+    ladder->binding_sm = true;
+  }
   double t4 = isnan(ladder->t[4]) ? 0 : ladder->t[4];
   ladder->t[5] = fmax(t4, p->resident);
   ladder->t[6] = p->cold;

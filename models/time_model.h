@@ -26,6 +26,12 @@ typedef enum kvm_parameter {
   KVM_P_MMA_LATENCY,
   KVM_P_SFU_LATENCY,
   KVM_P_BARRIER_LATENCY,
+  KVM_P_LDMATRIX_LATENCY,
+  KVM_P_MBARRIER_LATENCY,
+  KVM_P_MBARRIER_HOP,
+  KVM_P_BRANCH_LATENCY,
+  KVM_P_COPY_CYCLES, /* a warp's cp.async of 16 B a lane keeps the SM's copy unit, where that is slower than
+                        the link */
   KVM_P_MMA_RATE,    /* FLOP/s of one SM, mma.sync bf16 */
   KVM_P_WAVE_RATE,   /* B/s of one SM's L1/shared-memory pipe */
   KVM_P_SFU_RATE,    /* results a cycle and SM */
@@ -100,6 +106,7 @@ typedef struct kvm_prediction {
   double low,
       high; /* of whole, one standard deviation of every parameter's range taken together, times 1.96 */
   double merge, launches;        /* s within whole */
+  double copying;                /* s that the busiest SM's cp.async take at their best rate */
   kvm_sm_time steady;            /* cold */
   double gain[KVM_CAUSES];       /* whole / whole with that cause alone removed */
   double effect[KVM_PARAMETERS]; /* |d ln whole| from one end of the range to the middle */
@@ -120,7 +127,8 @@ typedef struct kvm_question {
 kv_status kvm_predict(const kvm_question *question, kvm_time_memo *memo, kvm_prediction *prediction,
                       kv_error *err);
 
-/* Puts T5, T6, T7 into a ladder of T0 to T4. */
+/* Puts T5, T6, T7 into a ladder of T0 to T4; T4 rises where one SM's cp.async take longer than what it knows
+ * of (the link of one SM is said to bind then). */
 void kvm_ladder_time(kvm_ladder *ladder, const kvm_prediction *prediction);
 
 #endif

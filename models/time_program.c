@@ -11,14 +11,15 @@ static const struct op_name {
   kvm_op op;
   int bytes; /* a lane; 0: moves nothing */
 } op_names[] = {
-    {"alu", KVM_ALU, 0},       {"sfu", KVM_SFU, 0},       {"mma", KVM_MMA_OP, 0},  {"lds4", KVM_LDS, 4},
-    {"lds8", KVM_LDS, 8},      {"lds16", KVM_LDS, 16},    {"sts4", KVM_STS, 4},    {"sts8", KVM_STS, 8},
-    {"sts16", KVM_STS, 16},    {"ldsm1", KVM_LDSM, 4},    {"ldsm2", KVM_LDSM, 8},  {"ldsm4", KVM_LDSM, 16},
-    {"stsm1", KVM_STSM, 4},    {"stsm2", KVM_STSM, 8},    {"stsm4", KVM_STSM, 16}, {"shfl", KVM_SHFL, 4},
-    {"ldg4", KVM_LDG, 4},      {"ldg8", KVM_LDG, 8},      {"ldg16", KVM_LDG, 16},  {"stg4", KVM_STG, 4},
-    {"stg8", KVM_STG, 8},      {"stg16", KVM_STG, 16},    {"cp4", KVM_CP, 4},      {"cp8", KVM_CP, 8},
-    {"cp16", KVM_CP, 16},      {"commit", KVM_COMMIT, 0}, {"group", KVM_GROUP, 0}, {"bar", KVM_BAR, 0},
-    {"arrive", KVM_ARRIVE, 0}, {"post", KVM_POST, 0},     {"land", KVM_LAND, 0},   {"await", KVM_AWAIT, 0}};
+    {"alu", KVM_ALU, 0},    {"sfu", KVM_SFU, 0},       {"mma", KVM_MMA_OP, 0},    {"lds4", KVM_LDS, 4},
+    {"lds8", KVM_LDS, 8},   {"lds16", KVM_LDS, 16},    {"sts4", KVM_STS, 4},      {"sts8", KVM_STS, 8},
+    {"sts16", KVM_STS, 16}, {"ldsm1", KVM_LDSM, 4},    {"ldsm2", KVM_LDSM, 8},    {"ldsm4", KVM_LDSM, 16},
+    {"stsm1", KVM_STSM, 4}, {"stsm2", KVM_STSM, 8},    {"stsm4", KVM_STSM, 16},   {"shfl", KVM_SHFL, 4},
+    {"ldg4", KVM_LDG, 4},   {"ldg8", KVM_LDG, 8},      {"ldg16", KVM_LDG, 16},    {"stg4", KVM_STG, 4},
+    {"stg8", KVM_STG, 8},   {"stg16", KVM_STG, 16},    {"cp4", KVM_CP, 4},        {"cp8", KVM_CP, 8},
+    {"cp16", KVM_CP, 16},   {"commit", KVM_COMMIT, 0}, {"group", KVM_GROUP, 0},   {"bar", KVM_BAR, 0},
+    {"ask", KVM_ASK, 0},    {"jump", KVM_JUMP, 0},     {"arrive", KVM_ARRIVE, 0}, {"post", KVM_POST, 0},
+    {"land", KVM_LAND, 0},  {"await", KVM_AWAIT, 0}};
 static const char *const where_names[] = {"hot", "row", "again", "index"};
 
 typedef struct parser {

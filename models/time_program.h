@@ -5,24 +5,30 @@
  *     NAME[.WHERE][*COUNT][:CYCLES][<LETTERS][>LETTER][^LETTER]        and  COUNT( words ... )
  *
  *     *COUNT    that many of them, one after the other (1)
- *     :CYCLES   cycles from the first of them to the warp's next instruction, in all (1 each): the scheduling
- * stalls of fixed-latency instructions <abc      before the first of them, waits until everything that set
- * marks a, b and c has arrived >a        sets mark a: the result has arrived ^b        sets mark b when the
- * operands have been read (registers may be overwritten)
+ *     :CYCLES   cycles from the first of them to the warp's next instruction, in all (1 each): the
+ *               scheduling stalls of fixed-latency instructions
+ *     <abc      before the first of them, waits until everything that set marks a, b and c has arrived
+ *     >a        sets mark a: the result has arrived
+ *     ^b        sets mark b when the operands have been read (registers may be overwritten)
  *
  * Marks are the letters a to f, as many as an SM's warp has. Instructions:
  *
  *     alu       anything of fixed latency: arithmetic, moves, predicates
  *     sfu       special function (ex2, rcp)
  *     mma       mma.sync m16n8k16 of bf16, 4096 flops
- *     lds4 lds8 lds16, sts4 sts8 sts16    shared memory, bytes a lane; no bank conflicts (write more of them
- * for those) ldsm1 ldsm2 ldsm4, stsm1 stsm2 stsm4   ldmatrix, stmatrix shfl      shuffle, vote over lanes
+ *     lds4 lds8 lds16, sts4 sts8 sts16    shared memory, bytes a lane; no bank conflicts (write more of
+ *               them for those)
+ *     ldsm1 ldsm2 ldsm4, stsm1 stsm2 stsm4    ldmatrix, stmatrix
+ *     shfl      shuffle, vote over lanes
  *     ldg4 ldg8 ldg16, stg4 stg8 stg16    global memory, bytes a lane, lanes side by side
  *     cp4 cp8 cp16    cp.async to shared memory; `commit` ends a group, `group*N` waits for all groups but
- * the last N bar, bar.ID/N, arrive.ID/N    barrier of all warps of the block, or of N warps under a number 0
- * to 15 post.ID, land.ID    counts one up on an mbarrier 0 to 15 of the block: at once; when all cp of this
- * warp so far have arrived await.ID/N, await.ID/N-C    a warp's k-th await of that ID goes on once k x N - C
- * have been counted
+ *               the last N
+ *     bar, bar.ID/N, arrive.ID/N    barrier of all warps of the block, or of N warps under a number 0 to 15
+ *     post.ID, land.ID    counts one up on an mbarrier 0 to 15 of the block: at once; when all cp of this
+ *               warp so far have arrived
+ *     await.ID/N, await.ID/N-C    a warp's k-th await of that ID goes on once k x N - C have been counted
+ *     ask       a look at an mbarrier without waiting
+ *     jump      a branch that is taken
  *
  * WHERE says what a load or cp finds: .row new rows of the pool, .again rows that the block fetched before in
  * the same tile, .index slot numbers not read yet, .hot whatever lies in the L1. Stores need none. A lane's
@@ -51,6 +57,8 @@ typedef enum kvm_op {
   KVM_CP,
   KVM_COMMIT,
   KVM_GROUP,
+  KVM_ASK,
+  KVM_JUMP,
   KVM_BAR,
   KVM_ARRIVE,
   KVM_POST,

@@ -53,8 +53,11 @@ typedef struct machine {
   warp w[KVM_MAX_SM_WARPS];
   barrier (*bar)[KVM_BARRIERS];                                               /* by block */
   counter (*count)[KVM_BARRIERS];                                             /* by block */
-  double issue[SCHEDULERS], mma[SCHEDULERS], sfu[SCHEDULERS], l1, link, dram; /* when each is free */
-  double busy_issue, busy_mma, busy_l1, busy_link, busy_dram, uncounted;      /* cycles in use by tiles */
+  double issue[SCHEDULERS], mma[SCHEDULERS], sfu[SCHEDULERS], l1, link, copy; /* when each is free */
+  double l2,
+      dram; /* when this SM's share will have served what it asked for; below 0: nothing asked for yet */
+  double busy_issue, busy_mma, busy_l1, busy_link, busy_l2, busy_dram, busy_copy,
+      uncounted;                   /* cycles in use by tiles */
   int warm, tiles;                 /* simulated: until steady, in all */
   double tile_end[MOST_TILES + 1]; /* sum of the warps' ends of tile i */
 } machine;
@@ -91,7 +94,8 @@ static double counted(const machine *m, const warp *w, bool *starved) {
   if (need <= s->bytes) return 0;
   need -= s->bytes;
   *starved = c->n < need;
-  return *starved ? 0 : c->at[need - 1] + m->sm->shared_latency;
+  /* the answer comes mbarrier_latency after the await is issued */
+  return *starved ? 0 : c->at[need - 1] - TAKEN_IN + m->sm->mbarrier_hop - m->sm->mbarrier_latency;
 }
 
 /* When a warp's own past lets it issue its next instruction. */
@@ -145,6 +149,13 @@ static double serve(double *free, double t, double cycles, double *busy) {
   return *free;
 }
 
+/* A server that all SMs share: idle time counts for later. */
+static double serve_shared(double *due, double t, double cycles, double *busy) {
+  *due = (*due < 0 ? t : *due) + cycles;
+  *busy += cycles;
+  return fmax(t, *due);
+}
+
 /* When a load's data has arrived; t is when its wavefronts have passed the L1. */
 static double fetch(machine *m, warp *w, const kvm_step *s, double t) {
   const kvm_sm *sm = m->sm;
@@ -157,10 +168,13 @@ static double fetch(machine *m, warp *w, const kvm_step *s, double t) {
     w->index_bytes += s->bytes;
   }
   double at = serve(&m->link, t, s->bytes / sm->link_bytes, count_in(m, w, &m->busy_link));
+  if (sm->l2_bytes > 0)
+    at = fmax(at, serve_shared(&m->l2, t, s->bytes / sm->l2_bytes, count_in(m, w, &m->busy_l2)));
   if (!memory) return at + beyond(sm, sm->l2_latency);
   double share =
       s->where == KVM_INDEX ? 0 : s->bytes / sm->dram_bytes; /* indices: few bytes, counted by the roofs */
-  return fmax(at, serve(&m->dram, t, share, count_in(m, w, &m->busy_dram))) + beyond(sm, sm->dram_latency);
+  return fmax(at, serve_shared(&m->dram, t, share, count_in(m, w, &m->busy_dram))) +
+         beyond(sm, sm->dram_latency);
 }
 
 static void set_mark(warp *w, unsigned mark, double t) {
@@ -196,9 +210,10 @@ static void count_up(machine *m, const warp *w, unsigned id, double t) {
 }
 
 static double shared_latency(const kvm_sm *sm, kvm_op op) {
-  return op == KVM_SHFL                    ? beyond(sm, sm->shuffle_latency)
-         : op == KVM_LDS || op == KVM_LDSM ? beyond(sm, sm->shared_latency)
-                                           : 0;
+  return op == KVM_SHFL   ? beyond(sm, sm->shuffle_latency)
+         : op == KVM_LDSM ? fmax(0, beyond(sm, sm->ldmatrix_latency) - 3 * sm->wave_interval)
+         : op == KVM_LDS  ? beyond(sm, sm->shared_latency)
+                          : 0;
 }
 
 static void issue(machine *m, warp *w, double t) {
@@ -218,11 +233,19 @@ static void issue(machine *m, warp *w, double t) {
   } else if (s->waves) {
     read = serve(&m->l1, t + TAKEN_IN, s->waves * sm->wave_interval, count_in(m, w, &m->busy_l1));
     arrives = read;
+    /* the copy unit holds an instruction's operands until it has done with it */
+    if (s->op == KVM_CP && sm->copy_bytes > 0)
+      read = serve(&m->copy, read, s->bytes / sm->copy_bytes, count_in(m, w, &m->busy_copy));
     if (s->op == KVM_LDG || s->op == KVM_CP) arrives = fetch(m, w, s, read);
     else if (s->op == KVM_STG)
       (void)serve(&m->link, read, s->bytes / sm->link_bytes, count_in(m, w, &m->busy_link));
     else arrives += shared_latency(sm, (kvm_op)s->op);
   }
+  if (s->op == KVM_AWAIT || s->op == KVM_ASK) {
+    arrives = t + sm->mbarrier_latency;
+    if (s->set == KVM_NO_MARK) w->ready = fmax(w->ready, arrives);
+  }
+  if (s->op == KVM_JUMP) w->ready = fmax(w->ready, t + sm->branch_latency);
   set_mark(w, s->set, arrives);
   set_mark(w, s->read, read);
   if (s->op == KVM_CP) w->landed = fmax(w->landed, arrives);
@@ -249,11 +272,12 @@ static int warm_tiles(const kvm_block *block) {
       if (s->op == KVM_GROUP && s->count > open) open = s->count;
       if (s->op == KVM_LAND && open < 5) open = 5; /* a ring of stages: how many, the program does not say */
     }
-  return 3 + 3 * open < MOST_WARM ? 3 + 3 * open : MOST_WARM;
+  return 3 + 2 * open < MOST_WARM ? 3 + 2 * open : MOST_WARM;
 }
 
 static void set_up(machine *m, unsigned resident) {
   unsigned n = 0;
+  m->l2 = m->dram = -1;
   m->warm = warm_tiles(m->block);
   m->tiles = m->warm + COUNTED;
   for (unsigned b = 0; b < resident; b++)
@@ -288,8 +312,8 @@ static kv_status run_all(machine *m, kv_error *err) {
 /* Warps that no barrier holds together drift apart, and their own paces underrate a full queue: no tile can
  * take less than its service on any unit. */
 static void read_out(const machine *m, kvm_sm_time *time) {
-  const double busy[5] = {m->busy_issue / SCHEDULERS, m->busy_mma / SCHEDULERS, m->busy_l1, m->busy_link,
-                          m->busy_dram};
+  const double busy[5] = {m->busy_issue / SCHEDULERS, m->busy_mma / SCHEDULERS, m->busy_l1,
+                          fmax(fmax(m->busy_link, m->busy_l2), m->busy_copy), m->busy_dram};
   double *share[5] = {&time->issue, &time->mma, &time->l1, &time->link, &time->dram}, end = 0;
   time->tile = (m->tile_end[m->tiles] - m->tile_end[m->warm]) / m->warps / COUNTED;
   for (int k = 0; k < 5; k++) time->tile = fmax(time->tile, busy[k] / m->tiles);

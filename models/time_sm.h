@@ -4,9 +4,10 @@
  * A warp issues in order. Each of an SM's four schedulers issues one instruction a cycle, from the warp that
  * can go first; warp w of the SM belongs to scheduler w mod 4. Pipes are servers: matrix and special-function
  * unit a scheduler; the L1/shared-memory pipe, 128 B a wavefront; the L2 -> SM link; this SM's share of the
- * memory bandwidth. A load arrives after the queues before it and the latency of where it hits. So one
- * mechanism gives issue, latency, bandwidth and barrier limits, whichever binds. Times are cycles of the SM
- * clock.
+ * memory bandwidth. L2 and memory serve all SMs: one that asks for much at once is served at its link's pace
+ * while others pause, but since its first request never had more than its share. A load arrives after the
+ * queues before it and the latency of where it hits. So one mechanism gives issue, latency, bandwidth and
+ * barrier limits, whichever binds. Times are cycles of the SM clock.
  */
 #ifndef KVM_TIME_SM_H
 #define KVM_TIME_SM_H
@@ -20,13 +21,19 @@ typedef struct kvm_sm {
    * shows. */
   double l1_latency, l2_latency, dram_latency, shared_latency, shuffle_latency;
   double mma_latency, sfu_latency, barrier_latency;
-  double mma_interval;  /* between two mma of one scheduler */
-  double sfu_interval;  /* between two sfu of one scheduler */
-  double wave_interval; /* a wavefront of the L1/shared-memory pipe */
-  double link_bytes;    /* B a cycle over this SM's link, its share of the L2 included */
-  double dram_bytes;    /* B a cycle of this SM's rows and indices out of memory; other SMs' use and sharing
-                           included */
-  double line_bytes;    /* memory hands out at least this much: the next indices of a line come from L2 */
+  double ldmatrix_latency; /* of ldmatrix.x4, its four wavefronts included */
+  double mbarrier_latency; /* from asking an mbarrier that is counted up to the first dependent issue */
+  double mbarrier_hop;     /* from an arrival to the first instruction of the warp that waited for it */
+  double branch_latency;   /* from a branch that is taken to the warp's next instruction */
+  double mma_interval;     /* between two mma of one scheduler */
+  double sfu_interval;     /* between two sfu of one scheduler */
+  double wave_interval;    /* a wavefront of the L1/shared-memory pipe */
+  double link_bytes;       /* B a cycle over this SM's link */
+  double
+      l2_bytes; /* B a cycle, this SM's share of the L2; other SMs' use and sharing included; 0: no limit */
+  double dram_bytes; /* the same of the memory, for rows */
+  double copy_bytes; /* B a cycle that this SM's cp.async can move; 0: the link's */
+  double line_bytes; /* memory hands out at least this much: the next indices of a line come from L2 */
 } kvm_sm;
 
 /* One kind of warps of a block. All kinds make the same number of tiles. */

@@ -141,13 +141,12 @@ double kvm_ridge(const kvm_roofs *roofs) {
 
 /* ---- kernels ---- */
 
-/* extend_serial: SGLang's Triton launch table for rows wider than 256 (tile 32 x 64, on sm_86, sm_89 and
- * sm_12x 32 x 32; 8 warps, 1 stage, int64 slots). Its 8 warps are taken as 2 along the rows x 4 along the
- * columns of both products, so each K and V byte is read twice a tile and each Q byte four times; P goes
- * through shared memory once. split_verify: the sketch of the design: 36 rows a block, rows on the n side of
- * the product (padded to 8), 16-token tiles in 3 stages, 8 warps with a slice of the columns each, so partial
- * scores of 8 warps are summed in shared memory: 8 x (4 written + 4 read) + P written once and read by 8 = 82
- * B a score. */
+/* The counts are those of kvk_describe() (kernels/attn_describe.c), a tile at a time;
+ * tests/test_kernels_model.c holds them together. extend_serial: each of 8 warps reads all of Q, 8 keys (of
+ * tiles of 32 two warps the same ones), its 64 columns of V, and all weights. split_verify and split_per_head
+ * are one kernel: 4 warps read a quarter of K each, 4 others a quarter of V; of a score's partial sums 3
+ * cross the warps (12 B written and read), its weight (2 B) is written once and read by 4. */
+#define SPLIT_SHARED(units) (4 * 16 * 1152 + 3680 * (units) + 176)
 kvm_structure kvm_kernel(unsigned which, int sm) {
   bool small = sm == 86 || sm == 89 || (sm >= 120 && sm <= 129);
   uint32_t tile = small ? 32 : 64;
@@ -161,51 +160,57 @@ kvm_structure kvm_kernel(unsigned which, int sm) {
        .stages = 1,
        .threads = 256,
        .registers = 255,
-       .shared_bytes = (32 + tile) * 1152,
+       .shared_bytes = 32 * 1152 + tile * 1024 + 32 * tile * 2 + 9 * 32 * 4,
        .kv_apart = true,
        .through_registers = true,
-       .k_reads = 2,
-       .v_reads = 2,
-       .q_reads = 4,
-       .score_bytes = 10,
-       .index_bytes = 8},
+       .k_reads = 64 / tile,
+       .v_reads = 1,
+       .q_reads = 8,
+       .score_bytes = 18,
+       .index_bytes = 4},
       {.name = "split_per_head",
        .description = "the prefix split over the GPU, but every head reads each row again",
        .grid = KVM_GRID_PER_HEAD,
        .split = true,
        .even = true,
-       .pad_rows = 16,
-       .tile_tokens = 32,
-       .stages = 2,
-       .threads = 128,
-       .registers = 255,
-       .shared_bytes = (16 + 2 * 32) * 1152,
+       .block_rows = 48,
+       .pad_rows = 8,
+       .missing_units = 4,
+       .min_tiles = 4,
+       .launched_per_sm = 1,
+       .tile_tokens = 16,
+       .stages = 4,
+       .threads = 256,
+       .registers = 139,
+       .shared_bytes = SPLIT_SHARED(2),
        .k_reads = 1,
        .v_reads = 1,
-       .q_reads = 4,
-       .score_bytes = 10,
+       .score_bytes = 34,
        .index_bytes = 4},
       {.name = "split_verify",
        .description = "the prefix split over the GPU, each row shared by all queries and heads of a block",
        .grid = KVM_GRID_PACKED,
        .split = true,
        .even = true,
-       .block_rows = 36,
+       .block_rows = 48,
        .pad_rows = 8,
+       .missing_units = 4,
+       .min_tiles = 4,
+       .launched_per_sm = 1,
        .tile_tokens = 16,
-       .stages = 3,
+       .stages = 4,
        .threads = 256,
-       .registers = 212,
-       .shared_bytes = 86 * 1024,
+       .registers = 255,
+       .shared_bytes = SPLIT_SHARED(6),
        .k_reads = 1,
-       .v_reads = 0,
-       .score_bytes = 82,
+       .v_reads = 1,
+       .score_bytes = 34,
        .index_bytes = 4},
       {.name = "merge_state",
        .description = "merges two partial results by their log-sum-exps",
        .grid = KVM_GRID_ELEMENTS,
-       .threads = 128,
-       .block_elements = 1024}};
+       .threads = 64,
+       .block_elements = 512}};
   return kernels[which < KVM_KERNELS ? which : 0];
 }
 
@@ -214,8 +219,6 @@ static double shared_of(const kvm_structure *k, const kvm_verify *p) {
   return k->shared_bytes * (double)(p->latent + p->rope) / KVM_DECLARED_VALUES;
 }
 
-/* Resident blocks an SM by registers (allocated in 256 a warp), shared memory, warps and blocks; 0 if not
- * known. */
 static uint32_t blocks_per_sm(const kvm_structure *k, double shared_bytes, const kvm_gpu *gpu) {
   double warps = ceil(k->threads / 32.0), limit = kvm_gpu_number(gpu, "max_blocks_per_sm");
   double by_warps = floor(kvm_gpu_number(gpu, "max_warps_per_sm") / warps);
@@ -236,6 +239,10 @@ static uint32_t blocks_per_sm(const kvm_structure *k, double shared_bytes, const
   return (uint32_t)limit;
 }
 
+uint32_t kvm_structure_resident(const kvm_structure *k, const kvm_gpu *gpu) {
+  return blocks_per_sm(k, k->shared_bytes, gpu);
+}
+
 static uint64_t round_up(uint64_t v, uint64_t to) {
   return ceil_div(v, to) * to;
 }
@@ -243,10 +250,18 @@ static uint64_t round_up(uint64_t v, uint64_t to) {
 /* Rows of one block as executed, and how many blocks stand side by side on the same prefix. */
 static void row_blocks(const kvm_structure *k, const kvm_verify *p, uint64_t *padded, uint64_t *side) {
   uint64_t rows = k->grid == KVM_GRID_PER_HEAD ? p->queries : (uint64_t)p->queries * p->heads;
-  uint64_t hold = k->grid == KVM_GRID_PER_HEAD ? k->pad_rows : k->block_rows;
+  uint64_t hold = k->block_rows ? k->block_rows : k->pad_rows;
   uint64_t groups = ceil_div(rows, hold);
   *padded = round_up(ceil_div(rows, groups), k->pad_rows);
+  if (k->missing_units && *padded == 8ull * k->missing_units) *padded += 8;
   *side = k->grid == KVM_GRID_PER_HEAD ? groups * p->heads : groups;
+}
+
+uint32_t kvm_structure_units(const kvm_structure *k, const kvm_verify *p) {
+  uint64_t padded, side;
+  if (k->grid == KVM_GRID_ELEMENTS) return 0;
+  row_blocks(k, p, &padded, &side);
+  return (uint32_t)ceil_div(padded, 8);
 }
 
 /* Work of `tokens` prefix rows on one block; `fetched` is row bytes as they cross the link. */
@@ -282,41 +297,85 @@ static uint32_t split_count(const kvm_structure *k, const kvm_verify *p, uint64_
   return splits > 1 ? (uint32_t)splits : 1;
 }
 
+static uint64_t greatest_divisor(uint64_t a, uint64_t b) {
+  while (b) {
+    uint64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+/* The even split (kernels/attn_split.h): the tiles of all requests and groups stand in one list that the
+ * blocks share out. Where that leaves less than 1 block in 32 idle, each group has a list and blocks of its
+ * own, so that blocks side by side read the same rows at the same time. */
+static void place_evenly(const kvm_structure *k, const kvm_verify *p, double sms, uint64_t side,
+                         double per_request, kvm_work *w) {
+  uint64_t blocks = (uint64_t)sms * (k->launched_per_sm ? k->launched_per_sm
+                                     : w->blocks_per_sm ? w->blocks_per_sm
+                                                        : 1);
+  w->aligned = blocks % side * 32 <= blocks && side <= blocks;
+  double lists = w->aligned ? (double)side : 1, list = w->tiles / lists,
+         pieces = (double)p->batch * (double)side / lists;
+  double share = fmax(ceil(list / (double)(w->aligned ? blocks / side : blocks)), fmax(k->min_tiles, 1));
+  w->block_tiles = fmin(share, list);
+  double workers = ceil(list / share);
+  w->blocks = (uint64_t)(workers * lists);
+  /* a segment ends where a share or a request ends; where both end at once it is one end, not two */
+  uint64_t step = (uint64_t)share / greatest_divisor((uint64_t)per_request, (uint64_t)share);
+  double both = step ? floor((pieces - 1) / (double)step) : 0;
+  w->segments = (workers + pieces - 1 - both) * lists;
+  w->block_segments = w->segments <= (double)w->blocks
+                          ? 1
+                          : (uint32_t)fmin(pieces, floor(fmax(0, share - 2) / fmax(1, per_request)) + 2);
+  w->splits = (uint32_t)ceil(w->segments / (double)p->batch / (double)side);
+}
+
 /* Where blocks stand and how many loop turns they make. */
 static void place(const kvm_structure *k, const kvm_verify *p, double sms, uint64_t side, kvm_work *w) {
-  uint64_t tail =
-      ceil_div(p->queries, k->tile_tokens); /* the tree's own rows: masked tiles of a request's last piece */
-  uint64_t per_request = ceil_div(p->longest, k->tile_tokens);
+  /* the tree's own rows: masked tiles of a request's last piece, or the end of its last tile */
+  uint64_t tail = k->tree_apart ? ceil_div(p->queries, k->tile_tokens) : 0;
+  double joined = k->tree_apart ? 0 : p->queries;
+  uint64_t per_request = ceil_div(p->longest + (uint64_t)joined, k->tile_tokens) + tail;
   bool alike = p->batch == 1 || p->longest * p->batch == p->tokens;
-  /* unequal requests: padding of their last tiles left out */
-  double prefix_tiles = alike ? (double)(p->batch * per_request) : (double)p->tokens / k->tile_tokens;
-  w->tiles = (double)side * (prefix_tiles + (double)(p->batch * tail));
+  /* unequal requests: half a tile of padding each */
+  double tiles = alike ? (double)(p->batch * per_request)
+                       : ((double)p->tokens + p->batch * joined) / k->tile_tokens +
+                             p->batch * (k->tree_apart ? (double)tail : 0.5);
+  w->tiles = (double)side * tiles;
+  w->block_segments = 1;
   if (k->split && k->even && !isnan(sms)) {
-    double room = sms * (w->blocks_per_sm ? w->blocks_per_sm : 1);
-    w->block_tiles = ceil(w->tiles / fmin(room, w->tiles));
-    w->blocks = (uint64_t)ceil(w->tiles / w->block_tiles);
-    w->splits = (uint32_t)ceil_div(w->blocks, side * p->batch);
+    place_evenly(k, p, sms, side, alike ? (double)per_request : fmax(1, floor(tiles / p->batch)), w);
     return;
   }
   w->splits = split_count(k, p, side, sms, w->blocks_per_sm);
   w->blocks = side * p->batch * w->splits;
+  w->segments = (double)w->blocks;
+  w->aligned = true;
   w->block_tiles =
-      (double)(ceil_div(ceil_div(p->longest, w->splits), k->tile_tokens) + (w->splits == 1 ? tail : 0));
+      w->splits > 1 ? (double)ceil_div(ceil_div(p->longest, w->splits), k->tile_tokens) : (double)per_request;
 }
 
-static void attention_work(const kvm_structure *k, const kvm_verify *p, double sms, kvm_work *w,
-                           double block[]) {
+static void attention_work(const kvm_structure *k, const kvm_verify *p, const kvm_gpu *gpu, double sms,
+                           kvm_work *w, double block[]) {
   uint64_t padded, side;
   kvm_useful u = kvm_verify_useful(p);
   row_blocks(k, p, &padded, &side);
   per_token one = token_work(k, p, padded);
   place(k, p, sms, side, w);
   w->side = side;
+  double kept = kvm_gpu_number(gpu, "l2_bytes") / ((double)p->union_rows * p->row_bytes);
+  double again =
+      w->aligned || kept >= 1 ? 0 : 1 - (isnan(kept) ? 0 : kept); /* of the later fetches, from memory */
+  w->sharing = (double)side / (1 + ((double)side - 1) * again);
   double tokens = (double)p->tokens + (double)p->batch * p->queries;
   double executed = w->tiles / (double)side * k->tile_tokens;
   double rows = (double)p->batch * p->queries * p->heads;
-  double partial =
-      w->splits > 1 ? 2 * rows * w->splits * (p->latent * 4.0 + 4) : 0; /* fp32, written and read */
+  w->units = (uint32_t)ceil_div(padded, 8);
+  /* written and read: bf16 and an fp32 logarithm a row of every segment, or fp32 a row of every split */
+  double partial = k->even         ? 2 * w->segments * (double)padded * (p->latent * 2.0 + 4)
+                   : w->splits > 1 ? 2 * rows * w->splits * (p->latent * 4.0 + 4)
+                                   : 0;
   double own = u.query_bytes + u.output_bytes;
   w->partial_bytes = partial;
   w->chip[KVM_DRAM] = 32.0 * (double)p->sectors + own + k->index_bytes * (double)p->tokens + u.mask_bytes +
@@ -338,7 +397,7 @@ kvm_work kvm_structure_work(const kvm_structure *k, const kvm_verify *p, const k
   w.fits = !(shared_of(k, p) > kvm_gpu_number(gpu, "smem_per_block_optin"));
   w.blocks_per_sm = blocks_per_sm(k, shared_of(k, p), gpu);
   if (k->grid == KVM_GRID_ELEMENTS) elements_work(k, p, &w);
-  else attention_work(k, p, sms, &w, block);
+  else attention_work(k, p, gpu, sms, &w, block);
   for (int r = 0; r < KVM_RESOURCES; r++) {
     /* Blocks of one launch are alike but for the requests' lengths, so the busiest SM has at least an equal
      * share of ceil(blocks / SMs) blocks, and at least the longest request's block. */

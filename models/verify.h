@@ -119,40 +119,57 @@ typedef struct kvm_structure {
   kvm_grid grid;
   bool split; /* the prefix is cut into as many pieces as fill the GPU */
   bool even;  /* with split: blocks that fill the GPU once take equal shares of the tiles of all requests */
-  uint32_t block_rows;    /* query rows a block holds at most (packed grid) */
-  uint32_t pad_rows;      /* rows are executed in multiples of this */
-  uint32_t tile_tokens;   /* prefix rows a tile */
-  uint32_t stages;        /* tiles in flight, 1: none ahead */
-  uint32_t threads;       /* a block */
-  uint32_t registers;     /* a thread */
-  uint32_t shared_bytes;  /* a block, for rows of KVM_DECLARED_VALUES; others in proportion */
-  bool kv_apart;          /* K and V fetched separately: (row + V part) bytes instead of one row */
+  bool tree_apart;       /* the tree's own rows make tiles of their own, else they follow the prefix's last */
+  uint32_t block_rows;   /* query rows a block holds at most (packed grid) */
+  uint32_t pad_rows;     /* rows are executed in multiples of this */
+  uint32_t tile_tokens;  /* prefix rows a tile */
+  uint32_t stages;       /* tiles in flight, 1: none ahead */
+  uint32_t threads;      /* a block */
+  uint32_t registers;    /* a thread */
+  uint32_t shared_bytes; /* a block, for rows of KVM_DECLARED_VALUES; others in proportion */
+  bool kv_apart;         /* K and V fetched separately: (row + V part) bytes instead of one row */
   bool through_registers; /* fetched bytes pass the L1 pipe as loads and again as stores to shared memory */
   uint32_t k_reads, v_reads; /* times each K, V byte of a tile is read from shared memory by the warps */
   uint32_t q_reads;          /* times the block's Q is read from shared memory a tile; 0: kept in registers */
   uint32_t score_bytes;      /* bytes through shared memory a score (partial scores, P) */
   uint32_t index_bytes;      /* a slot number */
   uint32_t block_elements;   /* elements grid only */
-  uint32_t row_bytes;        /* of the rows that a kernel's program loads; 0: 2 x KVM_DECLARED_VALUES */
+  uint32_t min_tiles;        /* with even: no share is smaller */
+  uint32_t launched_per_sm; /* with even: blocks launched an SM; 0: as many as it has room for */
+  uint32_t missing_units; /* blocks of that many units of 8 query rows are executed as if they had one more */
+  uint32_t units;         /* units that a kernel's program is for; 0: any number */
+  uint32_t row_bytes;     /* of the rows that a kernel's program loads; 0: 2 x KVM_DECLARED_VALUES */
 } kvm_structure;
 
 /* The kernels of this project, as they are declared for architecture `sm` (90, 120): extend_serial,
- * split_per_head, split_verify, merge_state. Not yet checked against the compiler's resource report. */
+ * split_per_head, split_verify, merge_state. A test holds them against kvk_describe(). */
 enum { KVM_KERNELS = 4 };
 kvm_structure kvm_kernel(unsigned which, int sm);
+/* Query rows of one block as executed, padding included, in units of 8; 0 for a grid without. */
+uint32_t kvm_structure_units(const kvm_structure *k, const kvm_verify *p);
+/* Resident blocks an SM by registers (allocated in 256 a warp), shared memory, warps and blocks; 0 if not
+ * known. */
+uint32_t kvm_structure_resident(const kvm_structure *k, const kvm_gpu *gpu);
 
 /* The work that a structure executes on a problem. A prefix is cut into equal pieces; the busiest SM holds
  * ceil(blocks / SMs) of them, and at least the longest request's. */
 typedef struct kvm_work {
   bool fits; /* false: the block needs more shared memory than this GPU gives one */
   uint64_t blocks;
-  uint32_t blocks_per_sm;    /* resident at once; 0 if not known */
-  uint32_t splits;           /* of the longest request's prefix */
-  uint64_t side;             /* blocks that walk the same rows side by side: heads, or groups of query rows */
-  double partial_bytes;      /* partial results, written and read again; 0 without splits */
-  double tiles, block_tiles; /* loop turns over all blocks, of the busiest block; 0 without a loop */
-  double waves;              /* blocks / (SMs x blocks_per_sm); NaN if not known */
-  double busy_sms;           /* min(blocks, SMs); NaN if not known */
+  uint32_t blocks_per_sm; /* resident at once; 0 if not known */
+  uint32_t splits;        /* of the longest request's prefix */
+  uint64_t side;          /* blocks that walk the same rows side by side: heads, or groups of query rows */
+  uint32_t units;         /* query rows of a block as executed, in units of 8 */
+  double segments; /* runs of tiles of one request and group: each starts, ends and gives a partial result */
+  uint32_t block_segments;  /* at most on one block */
+  uint32_t merge_per_sm[5]; /* resident blocks of the merges that a program declares (kvm_declared_work()) */
+  bool aligned;             /* blocks side by side walk the same rows at the same time */
+  double sharing; /* blocks that one fetch of a row out of memory serves, on average: `side` where they are
+                     aligned, or where the L2 keeps what one of them fetched until the others come */
+  double partial_bytes;       /* partial results, written and read again; 0 without splits */
+  double tiles, block_tiles;  /* loop turns over all blocks, of the busiest block; 0 without a loop */
+  double waves;               /* blocks / (SMs x blocks_per_sm); NaN if not known */
+  double busy_sms;            /* min(blocks, SMs); NaN if not known */
   double chip[KVM_RESOURCES]; /* W_r: bytes or flops over the whole launch; of L2 the least that it can be:
                                  all blocks that want the same rows fetch them in step, and their reads meet
                                  on the way */

@@ -112,6 +112,31 @@ static void the_model_keeps_its_bars(void) {
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "test -s %s", kv_tmp("v.h5")), 0);
 }
 
+/* This project's own kernels: every measured point has a program, each kernel keeps the bar, and so do
+ * problems of other heads, queries, batches and lengths (h200-held-out-*.h5). */
+static void our_kernels_keep_the_bar(void) {
+  static const char *const files = "h200-verify-8.h5 h200-verify-16.h5 h200-verify-64.h5 h200-aged-8.h5";
+  char command[2000];
+  char *out = NULL;
+  (void)snprintf(command, sizeof command, "cd %s && %s validate", kv_source("models/measured"),
+                 kv_program("roofline"));
+  CU_ASSERT_EQUAL(kv_run(&out, NULL, "%s -q --mape 12 --worst 30 %s", command, files), 0);
+  CU_ASSERT_PTR_NULL(strstr(out, "skipped, no program"));
+  free(out);
+  CU_ASSERT_EQUAL(kv_run(&out, NULL, "%s -q --mape 12 --worst 30 h200-held-out-*.h5", command), 0);
+  CU_ASSERT_PTR_NULL(strstr(out, "skipped, no program"));
+  free(out);
+  static const char *const kernel[] = {"extend_serial_32x64", "extend_serial_32x32", "split_per_head",
+                                       "split_verify"};
+  for (size_t k = 0; k < sizeof kernel / sizeof *kernel; k++)
+    CU_ASSERT_EQUAL(
+        kv_run(NULL, NULL,
+               "%s --json %s h200-held-out-*.h5 | tr -d '\\n ' | grep -o '\"name\":\"%s\"[^}]*' | "
+               "awk -F'\"mape\":' '{split($2,a,\",\"); exit !(a[1] > 0 && a[1] < 0.15)}'",
+               command, files, kernel[k]),
+        0);
+}
+
 /* Measured kernels that nobody wrote a program for are told as skipped, and alone they prove nothing. */
 static void kernels_without_a_program_are_told(void) {
   char *out = NULL, *err = NULL;
@@ -276,6 +301,7 @@ void suite_validate(void) {
                                        {"bad text", bad_text_is_refused},
                                        {"scores", scores_are_what_they_say},
                                        {"bars", the_model_keeps_its_bars},
+                                       {"our kernels", our_kernels_keep_the_bar},
                                        {"skipped", kernels_without_a_program_are_told},
                                        {"shares", shares_add_up_and_name_the_cause},
                                        {"inconsistent", an_impossible_ladder_is_told},

@@ -135,8 +135,8 @@ static void serial_kernel_against_its_counters(void) {
   NEAR(w.waves, 8.0 / 132, 1e-12);
   NEAR(w.chip[KVM_DRAM], 152e6, 0.01);
   NEAR(w.chip[KVM_LINK], 2.25e9, 0.03);
-  /* K 1152 + V 1024 + slot 8 a token and head; queries and output once */
-  CU_ASSERT_DOUBLE_EQUAL(w.chip[KVM_LINK], 8.0 * 131081 * 2184 + 82944 + 74016, 0);
+  /* K 1152 + V 1024 + slot 4 a token and head; queries and output once */
+  CU_ASSERT_DOUBLE_EQUAL(w.chip[KVM_LINK], 8.0 * 131081 * 2180 + 82944 + 74016, 0);
   CU_ASSERT_DOUBLE_EQUAL(w.chip[KVM_MMA], 8.0 * 131136 * 32 * 2 * 1088,
                          0); /* 9 rows padded to 32, one tail tile */
   NEAR(w.sm[KVM_MMA], w.chip[KVM_MMA] / 8, 1e-12);
@@ -176,11 +176,13 @@ static void split_verify_shares_rows_and_fills_the_gpu(void) {
   kvm_verify p = kvm_verify_default(131072);
   kvm_work w;
   kvm_ladder l = ladder("sm_120", 2, &p, &w);
-  CU_ASSERT_EQUAL(w.splits, 94);                /* 2 groups of 36 rows on 188 SMs */
-  CU_ASSERT_DOUBLE_EQUAL(w.block_tiles, 88, 0); /* 2 x (8192 + 1 of the tree) tiles / 188 = 87.2 */
-  CU_ASSERT_EQUAL(w.blocks, 187);               /* 16386 / 88 = 186.2 */
+  CU_ASSERT_EQUAL(w.splits, 94); /* 2 groups of 36 rows on 188 SMs */
+  CU_ASSERT_DOUBLE_EQUAL(w.block_tiles, 88,
+                         0);      /* 8193 tiles of a group, the tree's among them, / 94 = 87.2 */
+  CU_ASSERT_EQUAL(w.blocks, 188); /* 8193 / 88 = 93.1: 94 blocks for either group */
+  CU_ASSERT(w.aligned && w.segments == 188 && w.block_segments == 1);
   CU_ASSERT_DOUBLE_EQUAL(w.chip[KVM_MMA], 2.0 * (131072 + 16) * 40 * 2 * 1088, 0); /* 36 rows padded to 40 */
-  double partial = 2.0 * 72 * 94 * 2052;                                           /* written and read */
+  double partial = 2.0 * 188 * 40 * 1028; /* written and read: bf16 and a logarithm, padding too */
   CU_ASSERT_DOUBLE_EQUAL(w.chip[KVM_LINK], 2.0 * 131081 * 1156 + 94.0 * (82944 + 74016) + partial, 1);
   /* what both groups want meets on the way: the L2 gives it once at least */
   CU_ASSERT_DOUBLE_EQUAL(w.chip[KVM_L2], 131081.0 * 1156 + 82944 + 74016 + partial, 1);
@@ -217,8 +219,8 @@ static void a_ragged_batch_is_split_evenly(void) {
   p.sectors = p.union_rows * 36;
   kvm_structure k = kvm_kernel(2, 90);
   kvm_work w = kvm_structure_work(&k, &p, gpu("h200"));
-  CU_ASSERT_DOUBLE_EQUAL(w.tiles, 2 * (100900 / 16.0 + 10), 1e-9);
-  CU_ASSERT_DOUBLE_EQUAL(w.block_tiles, 96, 0); /* 12632.5 tiles on 132 SMs: 95.7 */
+  CU_ASSERT_DOUBLE_EQUAL(w.tiles, 2 * ((100900 + 90) / 16.0 + 5), 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(w.block_tiles, 96, 0); /* half of 12634 tiles on 66 SMs: 95.7 */
   CU_ASSERT_DOUBLE_EQUAL(w.busy_sms, 132, 0);
 }
 
@@ -262,7 +264,7 @@ static void merge_state_moves_three_results(void) {
   kvm_structure k = kvm_kernel(3, 90);
   kvm_useful u = kvm_structure_useful(&k, &p);
   CU_ASSERT_DOUBLE_EQUAL(u.bytes, 222048, 0);                          /* 3 x 72 x (1024 + 4) */
-  CU_ASSERT_EQUAL(kvm_structure_work(&k, &p, gpu("h200")).blocks, 36); /* 72 x 512 / 1024 */
+  CU_ASSERT_EQUAL(kvm_structure_work(&k, &p, gpu("h200")).blocks, 72); /* 72 x 512 / 512 */
 }
 
 static void problems_out_of_range_are_refused(void) {

@@ -1,0 +1,33 @@
+/* time_walk.h - a kernel's declaration from its machine code and a few hints: the path that each kind of warps takes.
+ *
+ * Machine code has every branch of the source, rare ones too, and says neither which way a branch goes nor where a load
+ * hits. Hints say so by the text of the source lines that an instruction comes from (nvdisasm -gi), so they outlive a
+ * new assembly and most edits of the kernel. A hints file looks like the declaration that comes out (time_kernel.h):
+ * sections [kernel] and [structure] are copied; of [warps NAME] and [merge NAME] lines with one of these keys are hints
+ * and all else is copied. In a section [walk] stand hints for all that follow; a section's own come first.
+ *
+ *     function = TEXT          walk the first function whose name has this in it
+ *     take  = TEXT             a forward branch or exit of a source line with TEXT in it is taken; without a hint none is
+ *     skip  = TEXT             it is not (ahead of a broader `take`)
+ *     nth   = N TEXT           of several there the N-th that the path comes to is
+ *     turns = N TEXT           a loop closed there makes N turns (1)
+ *     loop  = TEXT             the loop over tiles: what comes before is `begin`, one turn `tile`, what follows `end`
+ *     load  = WHERE TEXT       what a load or cp.async there finds: row, again, index/64, hot, ...
+ *                              several with commas between take turns: row/512,hot/512 for a row in two halves
+ *                              (words of the three below may take turns too)
+ *     await = ID/N[-C] TEXT, post = ID TEXT, land = ID TEXT        an mbarrier's wait, arrival, arrival of copies
+ *
+ * The first hint that fits counts. A load or an mbarrier without a hint is an error that names its source, so that an
+ * edit of the kernel cannot go by unseen.
+ */
+#ifndef KVM_TIME_WALK_H
+#define KVM_TIME_WALK_H
+
+#include <stdio.h>
+
+#include "kv_status.h"
+
+/* Writes the declaration to `out`. KV_ERR_INPUT names the hints' line, or the instruction and its source. */
+kv_status kvm_walk(const char *hints, const char *listing, FILE *out, kv_error *err);
+
+#endif

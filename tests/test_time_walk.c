@@ -1,0 +1,243 @@
+/* The path through machine code by hints (models/time_walk.h), on a listing made up by hand: a block of two
+ * roles, a loop over tiles with a rare path, an inner loop, a wait, loads. And the mechanisms of time_sm.h
+ * that such programs use. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kv_test.h"
+#include "time_kernel.h"
+#include "time_walk.h"
+
+static FILE *listing_file;
+static unsigned address;
+
+/* An instruction as `nvdisasm -c -gi -hex` prints it, from line `source` of the file; 0: as the one before.
+ */
+static void listed(unsigned source, const char *text, unsigned stall, unsigned set, unsigned waits) {
+  unsigned long long bits = (unsigned long long)(stall | set << 5 | 7u << 8 | waits << 11) << 41;
+  if (source) fprintf(listing_file, "\t//## File \"%s\", line %u\n", kv_tmp("kernel.cu"), source);
+  fprintf(listing_file, "        /*%04x*/   %s ;  /* 0x0000000000017b82 */\n    /* 0x%016llx */\n", address,
+          text, bits);
+  address += 16;
+}
+
+static void label(const char *name) {
+  fprintf(listing_file, "%s:\n", name);
+}
+
+static void write_kernel(void) {
+  FILE *f = fopen(kv_tmp("kernel.cu"), "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+  (void)fputs(
+      "if (warp < 1) producer();\nfor (int c = 0; c < 3; c++) prepare();\nslot = slots[key];\ncopy(row);\n"
+      "arrive(full);\nfor (int i = 0; i < tiles; i++)\nif (rare) repair();\nwait(full);\nmultiply();\nif "
+      "(late) return;\n",
+      f);
+  (void)fclose(f);
+  listing_file = fopen(kv_tmp("kernel.sass"), "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(listing_file);
+  address = 0;
+  (void)fputs(".text._Z5otherv:\n", listing_file);
+  listed(1, "EXIT", 1, 7, 0);
+  (void)fputs(".text._Z4minev:\n", listing_file);
+  address = 0;
+  listed(1, "@!P0 BRA `(.L_x_5)", 5, 7, 0); /* 0: the producer goes on, others leave for .L_x_5 */
+  label(".L_x_1");
+  listed(2, "IADD3 R1, R1, 0x1, RZ", 4, 7, 0);
+  listed(0, "@P1 BRA `(.L_x_1)", 5, 7, 0);
+  label(".L_x_2");
+  listed(3, "LDG.E R2, desc[UR4][R2.64]", 1, 0, 0);
+  listed(4, "LDGSTS.E.BYPASS.128 [R4], desc[UR4][R6.64]", 1, 7, 1);
+  listed(5, "ARRIVES.LDGSTSBAR.64.ARVCNT [UR4+0x80]", 1, 7, 0);
+  listed(6, "@P2 BRA `(.L_x_2)", 5, 7, 0);
+  listed(0, "EXIT", 5, 7, 0);
+  label(".L_x_5");
+  listed(6, "FADD R1, R1, R2", 4, 7, 0);
+  label(".L_x_6");
+  listed(7, "@P3 BRA `(.L_x_8)", 5, 7, 0);
+  label(".L_x_7");
+  listed(8, "SYNCS.PHASECHK.TRANS64.TRYWAIT P4, [UR4+0x80], R9", 2, 1, 0);
+  listed(0, "@!P4 BRA `(.L_x_7)", 5, 7, 2);
+  listed(9, "HMMA.16816.F32.BF16 R8, R4, R6, R8", 6, 7, 0);
+  listed(6, "@P5 BRA `(.L_x_6)", 5, 7, 0);
+  listed(10, "@P6 EXIT", 1, 7, 0);
+  listed(9, "FMUL R8, R8, R1", 4, 7, 0);
+  listed(0, "EXIT", 5, 7, 0);
+  label(".L_x_8");
+  listed(7, "FMUL R9, R9, R1", 4, 7, 0);
+  listed(0, "BRA `(.L_x_7)", 5, 7, 0);
+  (void)fclose(listing_file);
+}
+
+static const char head[] =
+    "[kernel]\nname = mine\nlike = split_verify\narch = sm_90\ndescription = d\nsource = "
+    "s\n[structure]\nthreads = 64\n"
+    "[walk]\nfunction = mine\nloop = for (int i = 0; i < tiles\n";
+static const char producer[] =
+    "[warps producer]\ncount = 1\nturns = 3 for (int c = 0\nload = index/64 slot = slots\nload = row "
+    "copy(row)\n"
+    "land = 2 arrive(full)\n";
+static const char consumer[] = "[warps consumer]\ncount = 1\ntake = if (warp < 1)\nawait = 2/1 wait(full)\n";
+
+/* What comes out of `hints`; the caller frees. */
+static char *walked(const char *hints, kv_status *status, kv_error *err) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *f = fopen(kv_tmp("k.hints"), "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+  (void)fputs(hints, f);
+  (void)fclose(f);
+  f = open_memstream(&text, &size);
+  *status = kvm_walk(kv_tmp("k.hints"), kv_tmp("kernel.sass"), f, err);
+  (void)fclose(f);
+  return text;
+}
+
+static void paths_follow_the_hints(void) {
+  char hints[2000];
+  kv_status st;
+  kv_error err = {KV_OK, ""};
+  write_kernel();
+  (void)snprintf(hints, sizeof hints, "%s%s%s", head, producer, consumer);
+  char *text = walked(hints, &st, &err);
+  CU_ASSERT_EQUAL(st, KV_OK);
+  if (st) printf("%s\n", err.text);
+  /* three turns of the inner loop, two of them jumps; then one tile */
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "begin =\n  alu*2:9 jump:5 alu:4 jump:5 alu*2:9"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "tile  =\n  ldg4.index/64>a cp16.row<a land.2 jump:5"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "begin =\n  jump:5 alu:4"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "tile  =\n  alu:5 await.2/1:2>b alu:5<b mma:6 jump:5"));
+  CU_ASSERT_PTR_NULL(strstr(text, "take"));
+  kvm_declared *k = NULL;
+  FILE *f = fopen(kv_tmp("mine.ini"), "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+  (void)fputs(text, f);
+  (void)fclose(f);
+  CU_ASSERT_EQUAL_FATAL(kvm_declared_load(kv_tmp("mine.ini"), &k, &err), KV_OK);
+  CU_ASSERT(k->block.roles == 2 && k->block.role[0].tile.steps == 4 && k->block.role[1].end.steps == 1);
+  kvm_declared_free(k);
+  free(text);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s program --hints %s %s", kv_program("roofline"), kv_tmp("k.hints"),
+                         kv_tmp("kernel.sass")),
+                  0);
+}
+
+static void rare_paths_and_early_ends_are_taken_when_told(void) {
+  char hints[2000];
+  kv_status st;
+  (void)snprintf(hints, sizeof hints, "%s%stake = if (rare)\ntake = if (late)\n", head, consumer);
+  char *text = walked(hints, &st, NULL);
+  CU_ASSERT_EQUAL(st, KV_OK);
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "tile  =\n  jump:5 alu:4 jump:5 await.2/1:2>b")); /* there and back */
+  const char *end = strstr(text, "end   =\n");
+  CU_ASSERT_PTR_NOT_NULL(end);
+  CU_ASSERT(end && !strncmp(end + 8, "  alu ", 6)); /* the EXIT alone */
+  free(text);
+}
+
+static void what_the_hints_leave_open_is_named(void) {
+  static const struct {
+    const char *hints, *says;
+  } bad[] = {
+      {"[warps a]\ncount = 1\nload = row copy(row)\nland = 2 arrive(full)\n", "no `load` says"},
+      {"[warps a]\ncount = 1\nload = row copy(row)\nload = index slot = slots\n",
+       "no hint names its mbarrier"},
+      {"[warps a]\ncount = 1\ntake = if (warp < 1)\n", "wait(full)"},
+      {"[walk]\ncount = 1\n", "[walk] has hints alone"},
+      {"[warps a]\nfunction = nobody\n", "no function"},
+      {"[warps a]\nload = row\n", "needs the text"},
+      {"[warps a]\nturns = 1000000 for (int c = 0\nload = row copy(row)\nload = hot slot\nland = 2 arrive\n",
+       "no end"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    char hints[2000];
+    kv_status st;
+    kv_error err = {KV_OK, ""};
+    (void)snprintf(hints, sizeof hints, "%s%s", head, bad[i].hints);
+    free(walked(hints, &st, &err));
+    CU_ASSERT_EQUAL(st, KV_ERR_INPUT);
+    CU_ASSERT(strstr(err.text, bad[i].says) != NULL);
+    if (!strstr(err.text, bad[i].says)) printf("%zu: %s\n", i, err.text);
+  }
+  CU_ASSERT_EQUAL(kvm_walk("/nonexistent", "/nonexistent", stdout, NULL), KV_ERR_IO);
+}
+
+/* ---- the machine ---- */
+
+static const kvm_sm base = {.l1_latency = 40,
+                            .l2_latency = 300,
+                            .dram_latency = 700,
+                            .shared_latency = 30,
+                            .shuffle_latency = 25,
+                            .mma_latency = 33,
+                            .sfu_latency = 20,
+                            .barrier_latency = 20,
+                            .ldmatrix_latency = 36,
+                            .mbarrier_latency = 30,
+                            .mbarrier_hop = 70,
+                            .branch_latency = 15,
+                            .mma_interval = 8,
+                            .sfu_interval = 8,
+                            .wave_interval = 1,
+                            .link_bytes = 64,
+                            .dram_bytes = 16,
+                            .line_bytes = 128};
+
+static double tile_of(const kvm_sm *sm, unsigned warps, const char *tile, kvm_misses misses) {
+  kvm_block b = {.roles = 1};
+  kvm_sm_time t = {0};
+  kv_error err = {KV_OK, ""};
+  b.role[0].warps = warps;
+  CU_ASSERT_EQUAL_FATAL(kvm_program_parse(tile, &b.role[0].tile, &err), KV_OK);
+  CU_ASSERT_EQUAL(kvm_sm_run(sm, &b, 1, misses, &t, &err), KV_OK);
+  kvm_block_free(&b);
+  return t.tile;
+}
+
+static void branches_and_asking_cost_what_they_cost(void) {
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&base, 1, "10( alu jump:5 )", KVM_WARM), 10 * (1 + 15), 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&base, 1, "10( ask>a alu<a )", KVM_WARM), 10 * (30 + 1), 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&base, 1, "10( ldsm4>a alu<a )", KVM_WARM), 10 * (36 + 1),
+                         1e-9); /* four wavefronts within */
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&base, 1, "10( lds4>a alu<a )", KVM_WARM), 10 * (30 + 1), 1e-9);
+}
+
+/* Two warps in turn: a hop to the other and a hop back, and an instruction each. */
+static void arrivals_hop(void) {
+  kvm_block b = {.roles = 2};
+  kvm_sm_time t;
+  b.role[0].warps = b.role[1].warps = 1;
+  CU_ASSERT_EQUAL_FATAL(kvm_program_parse("post.0 await.1/1>a alu<a", &b.role[0].tile, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kvm_program_parse("await.0/1>a alu<a post.1", &b.role[1].tile, NULL), KV_OK);
+  CU_ASSERT_EQUAL(kvm_sm_run(&base, &b, 1, KVM_WARM, &t, NULL), KV_OK);
+  CU_ASSERT_DOUBLE_EQUAL(t.tile, 70 + 1 + 70 + 1, 1e-9);
+  kvm_block_free(&b);
+}
+
+/* 8 rows of 512 B: 4096 B. Over a link of 64 B a cycle 64 cycles, from a memory share of 16 B a cycle 256 on
+ * average, by a copy unit of 8 B a cycle 512; idle time before a burst counts for the shared one alone. */
+static void shares_bind_on_average(void) {
+  kvm_sm sm = base;
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "cp16.row commit group*3", KVM_COLD), 256, 1e-6);
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "cp16.row commit group*3", KVM_WARM), 64, 1e-6);
+  double burst = tile_of(&sm, 8, "cp16.row commit group*0 alu:1000", KVM_COLD);
+  CU_ASSERT(burst > 1000 + 700 && burst < 1000 + 700 + 100); /* latency and link, not the 256 of its share */
+  sm.l2_bytes = 32;
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "cp16.row commit group*3", KVM_WARM), 128, 1e-6);
+  sm.copy_bytes = 8;
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "cp16.row commit group*3", KVM_COLD), 512, 1e-6);
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "ldg16.row>a alu<a", KVM_WARM),
+                         tile_of(&base, 8, "ldg16.row>a alu<a", KVM_WARM), 64);
+}
+
+void suite_time_walk(void) {
+  static const kv_test_case cases[] = {{"paths", paths_follow_the_hints},
+                                       {"rare paths", rare_paths_and_early_ends_are_taken_when_told},
+                                       {"open ends", what_the_hints_leave_open_is_named},
+                                       {"branches", branches_and_asking_cost_what_they_cost},
+                                       {"hops", arrivals_hop},
+                                       {"shares", shares_bind_on_average},
+                                       {NULL, NULL}};
+  kv_suite("time_walk", cases);
+}
