@@ -19,10 +19,11 @@ typedef struct draw {
 static void climb(const kva_evidence *e, const draw *d, double t[8]) {
   kvm_ladder l = kvm_ladder_of(e->useful, e->work, &d->roofs, true);
   memcpy(t, l.t, sizeof l.t);
+  if (e->even > t[2]) t[2] = e->even;
   /* scatter raises what memory needs; T3 and T4 follow only where that exceeds the rest */
   double memory = e->work->chip[KVM_DRAM] / d->roofs.chip[KVM_DRAM].rate * e->scatter;
   t[3] = isnan(e->scatter) ? NAN : fmax(t[2], memory);
-  if (!isnan(t[3])) t[4] = fmax(t[4], t[3]);
+  if (!isnan(t[4])) t[4] = fmax(fmax(t[4], isnan(t[3]) ? t[2] : t[3]), e->busiest);
   t[5] = isnan(d->t5) ? NAN : fmax(isnan(t[4]) ? 0 : t[4], d->t5);
   t[6] = d->t6;
   t[7] = d->t7;
@@ -36,13 +37,23 @@ static void shares(const double t[8], double nats[KVM_CAUSES]) {
   }
 }
 
-/* Gains by the ladder alone. Where a cause lies under the busiest unit's bound, the others may step in first.
- */
-static void ladder_gains(const double t[8], double gain[KVM_CAUSES]) {
+/* How many times its even share the busiest SM has; NaN where that is not known. */
+static double crowding(const kva_evidence *e) {
+  double most = NAN;
+  for (int r = 0; r < KVM_RESOURCES; r++)
+    if (e->work->chip[r] > 0) most = fmax(most, e->work->sm[r] * e->roofs->sms / e->work->chip[r]);
+  return most >= 1 ? most : NAN;
+}
+
+/* Gains by the ladder alone. Spread evenly, an SM's chains and misses shrink with its share of the work,
+ * until a limit of the chip steps in. */
+static void ladder_gains(const kva_evidence *e, const double t[8], double gain[KVM_CAUSES]) {
+  const double chip = isnan(t[3]) ? t[2] : t[3], crowd = crowding(e),
+               after = t[7] - t[6] + fmax(chip, t[6] / crowd);
   gain[KVM_C_PATH] = t[1] / t[0];
   gain[KVM_C_WORK] = t[2] / t[1];
   gain[KVM_C_SCATTER] = t[7] / (t[7] - (t[3] - t[2]));
-  gain[KVM_C_PLACEMENT] = t[4] / (isnan(t[3]) ? t[2] : t[3]);
+  gain[KVM_C_PLACEMENT] = isnan(crowd) || isnan(t[7]) ? t[4] / chip : fmax(1, t[7] / after);
   gain[KVM_C_SERIAL] = t[7] / (t[7] - (t[5] - t[4]));
   gain[KVM_C_MEMORY] = t[7] / (t[7] - (t[6] - t[5]));
   gain[KVM_C_OVERHEAD] = t[7] / t[6];
@@ -104,6 +115,11 @@ static void interval(double *v, size_t n, double value, double *low, double *hig
   *high = fmax(value, gsl_stats_quantile_from_sorted_data(v, 1, kept, 0.975));
 }
 
+/* A sample without its launches. */
+static double within(double sample, double launches) {
+  return isnan(sample) || !(launches > 0) ? sample : fmax(sample - launches, sample / 100);
+}
+
 static void find_intervals(const kva_evidence *e, kva_attribution *a) {
   static const size_t n = KVA_DRAWS;
   double nats[KVM_CAUSES][KVA_DRAWS], gain[KVM_CAUSES][KVA_DRAWS];
@@ -114,12 +130,13 @@ static void find_intervals(const kva_evidence *e, kva_attribution *a) {
     draw d;
     double t[8], s[KVM_CAUSES], g[KVM_CAUSES], common = gsl_ran_gaussian(rng, e->common_error);
     draw_roofs(rng, e, &d.roofs);
-    d.t5 = draw_time(rng, &e->resident, common);
-    d.t6 = draw_time(rng, &e->kernel, common);
+    double launches = uniform(rng, &e->launches, e->launches.value);
+    d.t5 = within(draw_time(rng, &e->resident, common), launches);
+    d.t6 = within(draw_time(rng, &e->kernel, common), launches);
     d.t7 = draw_time(rng, &e->whole, common);
     climb(e, &d, t);
     shares(t, s);
-    ladder_gains(t, g);
+    ladder_gains(e, t, g);
     for (int i = 0; i < KVM_CAUSES; i++) {
       nats[i][k] = s[i];
       gain[i][k] = g[i];
@@ -132,7 +149,7 @@ static void find_intervals(const kva_evidence *e, kva_attribution *a) {
     if (!c->known) continue;
     interval(nats[i], n, c->nats, &c->low, &c->high);
     double ladder[KVM_CAUSES];
-    ladder_gains(a->t, ladder);
+    ladder_gains(e, a->t, ladder);
     middle = ladder[i];
     interval(gain[i], n, middle, &c->gain_low, &c->gain_high);
     if (middle > 0 && c->gain > 0) { /* the model's gain with the spread of the ladder's */
@@ -211,12 +228,14 @@ static void write_verdict(const char *name, const kva_evidence *e, kva_attributi
 
 void kva_attribute(const char *name, const kva_evidence *e, kva_attribution *a) {
   double nats[KVM_CAUSES], gain[KVM_CAUSES];
-  draw d = {*e->roofs, centre(&e->resident), centre(&e->kernel), centre(&e->whole)};
+  const double launches = e->launches.value;
+  draw d = {*e->roofs, within(centre(&e->resident), launches), within(centre(&e->kernel), launches),
+            centre(&e->whole)};
   const unsigned missing = kvm_ladder_of(e->useful, e->work, e->roofs, 1).missing;
   *a = (kva_attribution){.largest = KVM_CAUSES, .whole = true};
   climb(e, &d, a->t);
   shares(a->t, nats);
-  ladder_gains(a->t, gain);
+  ladder_gains(e, a->t, gain);
   for (int i = 0; i < KVM_CAUSES; i++) {
     kva_cause *c = &a->cause[i];
     *c = (kva_cause){.known = !isnan(nats[i]), .nats = nats[i], .gain = gain[i]};

@@ -32,7 +32,11 @@ typedef struct kva_evidence {
   const kvm_timing *ranges; /* of the ceilings (KVM_P_MMA_RATE, WAVE_RATE, L2_RATE, LINK_RATE, DRAM_RATE);
                                NULL: by their kind */
   double scatter;           /* T3 / T2 where memory binds: 1 contiguous, NaN not known */
+  double even, busiest; /* s that something beyond the work's resources needs at least: spread over all SMs (T2),
+                           on the busiest (T4); 0: nothing */
   kva_timing resident, kernel, whole; /* T5, T6, T7 */
+  kvm_estimate launches; /* s that the samples of resident and of kernel hold beside the kernels: launches.
+                            They are taken off, but for a hundredth of a sample; value 0: none */
   double common_error; /* standard deviation of ln t that the three times share (the model's own error) */
   const double
       *gain; /* KVM_CAUSES gains that a model found, NaN where it did not; NULL: from the ladder alone */

@@ -39,6 +39,8 @@ static kv_status make_room(kva_calibration *c, kv_error *err) {
 static void set_value(kva_bench_row *r) {
   const double work = r->point.work;
   bool rate = r->point.kind == KVK_RATE;
+  r->value = r->value_low = r->value_high = work;
+  if (r->point.kind == KVK_SIZE) return;
   r->value = rate ? work / r->time.median : r->time.median / work;
   r->value_low = rate ? work / r->time.high : r->time.low / work;
   r->value_high = rate ? work / r->time.low : r->time.high / work;
@@ -118,4 +120,39 @@ size_t kva_calibration_latencies(const kva_calibration *c, kva_best best[KVA_BES
     else if (k < n && r->value < c->row[best[k].row].value) best[k].row = i;
   }
   return n;
+}
+
+size_t kva_calibration_sizes(const kva_calibration *c, kva_best best[KVA_BESTS]) {
+  size_t n = 0;
+  for (size_t i = 0; i < c->rows && n < KVA_BESTS; i++) {
+    const kva_bench_row *r = &c->row[i];
+    size_t k = 0;
+    if (r->point.kind != KVK_SIZE) continue;
+    while (k < n && !is(&r->point, best[k].name)) k++;
+    if (k == n) best[n++] = (kva_best){r->point.name, r->point.one_sm, i};
+  }
+  return n;
+}
+
+/* ---- ceilings of layouts ---- */
+
+static double best_gather(const kva_calibration *c, uint32_t row_bytes, const char *layout, uint32_t run) {
+  const double pool = 8.0 * 1073741824.0;
+  double best = NAN, off = INFINITY;
+  for (size_t i = 0; i < c->rows; i++) {
+    const kvk_point *p = &c->row[i].point;
+    if (strcmp(p->name, "gather") != 0 || p->one_sm || p->row_bytes != row_bytes || p->run_length != run ||
+        strcmp(p->layout, layout) != 0)
+      continue;
+    double d = fabs(log((double)p->footprint / pool));
+    if (d < off || (d == off && c->row[i].value > best)) best = c->row[i].value;
+    if (d < off) off = d;
+  }
+  return best;
+}
+
+double kva_calibration_scatter(const kva_calibration *c, uint32_t row_bytes, uint32_t run) {
+  if (run == 0) return 1;
+  return best_gather(c, row_bytes, "contiguous", 0) /
+         best_gather(c, row_bytes, run == 1 ? "random" : "runs", run);
 }

@@ -9,7 +9,9 @@
  * cuda_driver, cuda_runtime, compute_capability, sms, memory, l2, sm_clock_max (MHz), memory_clock_max (MHz),
  * memory_bus (bit), power_limit (W), repeats, seed, throttled_points, complete, failure, notes; and /ceilings
  * name, scope (chip|sm), value, low, high, unit, kind, source, point: the best median of each /latencies
- * name, value, low, high (s), cycles, footprint (B), source, point: the least median of each /microbenchmarks
+ * name, value, low, high (s), cycles, footprint (B), source, point: the least median of each /sizes name,
+ * value, low, high (B), source, point: what memory_line found (files before it lack the group)
+ * /microbenchmarks
  * a row a point: name, variant, layout, scope, unit, kind, the configuration (row_bytes, run_length, blocks,
  * threads, in_flight, footprint, work, load, cycles), runs, the times (median, minimum, maximum, p10, p90,
  * low, high), value (rate or latency) with value_low, value_high, and the GPU's state (sm_clock,
@@ -29,7 +31,8 @@
 
 #define KVA_CEILINGS_CONVENTIONS "kvceilings-1"
 
-/* A point with its statistics. value, value_low, value_high: units/s for a rate, s for a latency. */
+/* A point with its statistics. value, value_low, value_high: units/s for a rate, s for a latency, the work's
+ * unit for a size. */
 typedef struct kva_bench_row {
   kvk_point point;
   kva_summary time; /* s a run */
@@ -83,6 +86,13 @@ typedef struct kva_best {
 size_t kva_calibration_ceilings(const kva_calibration *c, kva_best best[KVA_BESTS]);
 /* The latencies: for each name the row of the least median. latency_loaded is left out: it is a curve. */
 size_t kva_calibration_latencies(const kva_calibration *c, kva_best best[KVA_BESTS]);
+
+/* The sizes: for each name the first row. */
+size_t kva_calibration_sizes(const kva_calibration *c, kva_best best[KVA_BESTS]);
+
+/* Gather ceiling of contiguous rows over that of rows in runs of `run`, from the saturated gathers of a
+ * calibration with the footprint nearest to 8 GiB; 1 for run 0, NaN where it has none. */
+double kva_calibration_scatter(const kva_calibration *c, uint32_t row_bytes, uint32_t run);
 
 /* Writes the dataset (aside, renamed). `command` goes into its history. */
 kv_status kva_calibration_write(const kva_calibration *c, const char *path, const char *command,

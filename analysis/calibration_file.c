@@ -112,9 +112,11 @@ static kv_status write_column(hid_t file, const kva_calibration *c, const column
 static kv_status write_flags(hid_t file, const kva_calibration *c, buffers *b, kv_error *err) {
   for (size_t i = 0; i < c->rows; i++) b->text[i] = c->row[i].point.one_sm ? "sm" : "chip";
   kv_status st = kv_h5_write_strings(file, GROUP "scope", c->rows, b->text, "Whole chip or one SM", err);
-  for (size_t i = 0; i < c->rows; i++) b->text[i] = c->row[i].point.kind == KVK_RATE ? "rate" : "latency";
+  static const char *const kinds[] = {[KVK_RATE] = "rate", [KVK_LATENCY] = "latency", [KVK_SIZE] = "size"};
+  for (size_t i = 0; i < c->rows; i++) b->text[i] = kinds[c->row[i].point.kind];
   if (!st)
-    st = kv_h5_write_strings(file, GROUP "kind", c->rows, b->text, "What value is: rate or latency", err);
+    st = kv_h5_write_strings(file, GROUP "kind", c->rows, b->text, "What value is: rate, latency or size",
+                             err);
   for (size_t i = 0; i < c->rows; i++)
     b->u32[i] = !c->row[i].point.state.throttle_known ? 2u : c->row[i].point.throttled ? 1u : 0u;
   if (!st)
@@ -225,6 +227,8 @@ static kv_status write_bests(hid_t file, const kva_calibration *c, kv_error *err
   if (!st)
     st = kv_h5_write(file, "latencies/footprint", H5T_STD_U64LE, t->n, t->footprint, "B",
                      "Bytes the addresses spread over", KV_H5_SMALL, err);
+  fill_table(c, best, kva_calibration_sizes(c, best), t);
+  if (!st) st = write_table(file, "sizes", t, "B", err);
   free(t);
   return st;
 }
@@ -366,7 +370,9 @@ static kv_status read_flags(hid_t file, const char *path, kva_calibration *c, bu
   for (size_t i = 0; !st && i < c->rows; i++) c->row[i].point.one_sm = strcmp(words + i * WIDTH, "sm") == 0;
   if (!st) st = read_strings(file, path, GROUP "kind", c->rows, words, WIDTH, WIDTH, err);
   for (size_t i = 0; !st && i < c->rows; i++)
-    c->row[i].point.kind = strcmp(words + i * WIDTH, "rate") == 0 ? KVK_RATE : KVK_LATENCY;
+    c->row[i].point.kind = strcmp(words + i * WIDTH, "rate") == 0   ? KVK_RATE
+                           : strcmp(words + i * WIDTH, "size") == 0 ? KVK_SIZE
+                                                                    : KVK_LATENCY;
   if (!st) st = read_numbers(file, path, GROUP "throttled", H5T_NATIVE_UINT32, c->rows, b->u32, err);
   for (size_t i = 0; !st && i < c->rows; i++) {
     c->row[i].point.throttled = b->u32[i] == 1;

@@ -27,6 +27,7 @@
 #include "cupti_counters.h"
 #include "kv_status.h"
 #include "stats.h"
+#include "time_model.h"
 #include "verify.h"
 
 typedef enum kva_place {
@@ -122,9 +123,11 @@ void kva_measured_free(kva_measured *measured); /* safe on a zeroed one */
 
 /* What ceilings the dataset shows and the floor is taken from; NaN where not known. */
 typedef struct kva_floor_rates {
-  double dram;            /* B/s */
-  double mma_best;        /* FLOP/s of the best matrix instructions */
-  const kvm_roofs *roofs; /* for T1 to T7; NULL: not known */
+  double dram;                    /* B/s */
+  double mma_best;                /* FLOP/s of the best matrix instructions */
+  const kvm_roofs *roofs;         /* for T1 to T7; NULL: not known */
+  const kvm_timing *ranges;       /* what launches cost; NULL: T6 is T7 */
+  const kva_calibration *gathers; /* what layouts cost; NULL: T3 of those not contiguous is not known */
 } kva_floor_rates;
 
 /* Writes roofline-1: /points has a row a kva_measured_row; `layout` names place and experiment together
@@ -138,7 +141,8 @@ typedef struct kva_floor_rates {
 typedef struct kva_measured_labels {
   const char *gpu_key, *layout_source, *verdict;
   uint32_t layers;
-  const kvm_roofs *roofs; /* ceilings for T1 to T7 (measure_ladder.h); NULL: they stay unknown */
+  const kvm_roofs *roofs;   /* ceilings for T1 to T7 (measure_ladder.h); NULL: they stay unknown */
+  const kvm_timing *ranges; /* what launches cost; NULL: T6 is T7 */
 } kva_measured_labels;
 kv_status kva_measured_write(const kva_measured *measured, const kva_calibration *calibration,
                              const kva_measured_labels *labels, const char *path, const char *command,

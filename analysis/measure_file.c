@@ -74,7 +74,7 @@ static double unknown(const kva_measured *m, const kva_measured_row *r, const kv
   static double function(const kva_measured *m, const kva_measured_row *r, const kva_floor_rates *f) { \
     double t[8];                                                                                       \
     if (!f->roofs) return NAN;                                                                         \
-    kva_measured_rungs(m, r, f->roofs, t);                                                             \
+    kva_measured_rungs(m, r, f->roofs, f->ranges, f->gathers, t);                                      \
     return t[i];                                                                                       \
   }
 RUNG(rung1, 1)
@@ -427,7 +427,7 @@ static kv_status write_root(table *t, const kva_measured_labels *labels) {
 
 static kva_floor_rates rates_of(const kva_calibration *c) {
   kva_best best[KVA_BESTS];
-  kva_floor_rates f = {NAN, NAN, NULL};
+  kva_floor_rates f = {NAN, NAN, NULL, NULL, c};
   size_t n = c ? kva_calibration_ceilings(c, best) : 0;
   for (size_t i = 0; i < n; i++) {
     double value = c->row[best[i].row].value;
@@ -444,6 +444,7 @@ kv_status kva_measured_write(const kva_measured *measured, const kva_calibration
                              kv_error *err) {
   kva_floor_rates rates = rates_of(calibration);
   rates.roofs = labels->roofs;
+  rates.ranges = labels->ranges;
   kv_h5_out out = {.file = -1};
   table t = {0};
   kv_status st = kv_h5_create(path, "roofline-1", "roofline", command, &out, err);

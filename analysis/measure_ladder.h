@@ -1,9 +1,10 @@
-/* measure_ladder.h - the ladder of a measured point, from the experiments: executed work as the launch
- * describes it (or as counters saw it), T5 from the warm run on few rows, T7 from the cold one.
+/* measure_ladder.h - the ladder of a measured operation, from its experiments: executed work as the launch
+ * describes it and as counters saw it, T5 from the warm run on few rows, T6 and T7 from the cold one.
  *
- * T6 is T7 here: the kernels of an operation are replayed as one graph, and no event stands between them. For
- * layouts other than contiguous T3 is not known; what scatter costs is the paired ratio to contiguous, which
- * stands as its gain.
+ * Any kernel comes through kva_experiments_attribute(): the attention kernels (kva_measured_attribute) and
+ * the planted ones (selftest.h) alike. T6 is T7 less the launches that the calibration measured apart; T5 is
+ * the warm run less the same. What a layout costs (T3) is known where the calibration has gathered rows of
+ * that size so; for attention's layouts other than contiguous the paired ratio stands as the gain instead.
  */
 #ifndef KVA_MEASURE_LADDER_H
 #define KVA_MEASURE_LADDER_H
@@ -11,15 +12,34 @@
 #include "attribute.h"
 #include "measure.h"
 
+/* The experiments of one operation, whatever its kernels. */
+typedef struct kva_experiments {
+  const char *name;
+  const kvk_structure *structure;
+  double sms, useful_bytes, useful_flops;
+  const kvk_counters *counted; /* of the operation on contiguous rows, as work is no matter of the layout;
+                                  NULL: not counted */
+  double scatter;             /* gather ceiling of contiguous rows over that of this layout; NaN: not known */
+  kva_timing resident, whole; /* warm on few rows; cold */
+  const double *gain;         /* as in kva_evidence */
+  uint64_t seed;
+} kva_experiments;
+/* Bytes that the launch describes or, where more, that counters saw from memory and over the links. Of
+ * shared memory what is described: wavefronts that conflicts add are no work but serial. */
+kvm_work kva_experiments_work(const kva_experiments *x);
+/* Shares, gains, intervals, verdict. `ranges` gives what launches cost; NULL: T6 is T7. */
+void kva_experiments_attribute(const kva_experiments *x, const kvm_roofs *roofs, const kvm_timing *ranges,
+                               kva_attribution *a);
+
 /* The row of the same kernel and problem run warm on few rows; NULL for none. */
 const kva_measured_row *kva_measured_resident(const kva_measured *m, const kva_measured_row *r);
 /* Work of the launch on the chip and on its busiest SM. */
 kvm_work kva_measured_work(const kva_measured *m, const kva_measured_row *r);
 /* Rungs alone, NaN where not known; only a cold graph row has T5 to T7. */
 void kva_measured_rungs(const kva_measured *m, const kva_measured_row *r, const kvm_roofs *roofs,
-                        double t[8]);
+                        const kvm_timing *ranges, const kva_calibration *gathers, double t[8]);
 /* Shares, gains, intervals, verdict: the row must be a cold graph row. */
 void kva_measured_attribute(const kva_measured *m, const kva_measured_row *r, const kvm_roofs *roofs,
-                            const kvm_timing *ranges, kva_attribution *a);
+                            const kvm_timing *ranges, const kva_calibration *gathers, kva_attribution *a);
 
 #endif

@@ -4,15 +4,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ROWS = 32768 };
+enum { ROWS = 32768, LEAST_BYTES = 16 << 20 };
 static const kvm_mem_gather none = {NAN, NAN, NAN, NAN, NAN, 0};
+
+/* Of small rows more: 32768 of 32 B are over before the memory is busy. */
+static size_t looked_at(uint32_t row_bytes) {
+  return row_bytes < LEAST_BYTES / ROWS ? LEAST_BYTES / row_bytes : ROWS;
+}
 
 static kv_status one_corner(const kvm_mem_params *p, const kvm_mem_rows *list, kvm_mem_gather *g,
                             kv_error *err) {
   kvm_mem *mem;
   kv_status st = kvm_mem_create(p, &mem, err);
   if (st) return st;
-  st = kvm_mem_scatter(mem, list, ROWS, g, err);
+  st = kvm_mem_scatter(mem, list, looked_at(list->row_bytes), g, err);
   kvm_mem_free(mem);
   return st;
 }
@@ -42,11 +47,12 @@ static kv_status random_rows(const kvm_gpu *gpu, kvm_mem_rows *list, kva_gather 
   double pool = fmin(8589934592.0, kvm_gpu_number(gpu, "mem_bytes") / 2);
   kvm_mem_pattern pattern = {
       .pool_rows = (uint64_t)(pool / list->row_bytes), .run = 1, .aligned = true, .seed = 1};
-  int32_t *slot = malloc(ROWS * sizeof *slot);
+  const size_t n = looked_at(list->row_bytes);
+  int32_t *slot = malloc(n * sizeof *slot);
   if (!slot) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  kvm_mem_layout(&pattern, slot, ROWS);
+  kvm_mem_layout(&pattern, slot, n);
   list->slot = slot;
-  list->n = ROWS;
+  list->n = n;
   kv_status st = range(gpu, list, &g->random, err);
   free(slot);
   return st;

@@ -62,6 +62,8 @@ static void attribute(const kva_run *run, kva_point *p) {
                           .roofs = &run->roofs,
                           .ranges = &run->timing,
                           .scatter = scatter_of(run),
+                          .even = p->prediction.known ? p->prediction.copying_even : 0,
+                          .busiest = p->prediction.known ? p->prediction.copying : 0,
                           .resident = {&t[5], isnan(t[5]) ? 0u : 1u, 0},
                           .kernel = {&t[6], isnan(t[6]) ? 0u : 1u, 0},
                           .whole = {&t[7], isnan(t[7]) ? 0u : 1u, 0},

@@ -35,6 +35,7 @@ static const struct command {
                 {"diagnose", "what an imported profile says", roofline_diagnose},
                 {"step", "a whole decode step", roofline_step},
                 {"program", "a kernel's declaration from its machine code", roofline_program},
+                {"selftest", "are planted causes named on the GPU that is here", roofline_selftest},
                 {"report", "draw a dataset again", roofline_report}};
 
 static void name_commands(char *text, size_t size, const char *format) {
@@ -45,7 +46,7 @@ static void name_commands(char *text, size_t size, const char *format) {
 }
 
 static int run_command(int argc, char **argv) {
-  char known[1000], program[64];
+  char known[1200], program[64];
   kv_error err = {KV_OK, ""};
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
     if (strcmp(argv[1], commands[i].name) != 0 || !commands[i].run) continue;

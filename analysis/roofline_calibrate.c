@@ -279,6 +279,10 @@ static void print_table(const kva_calibration *c) {
     printf("%-18s %10.2f ns %9.1f cycles  %s\n", best[i].name, r->value * 1e9, r->point.cycles,
            r->point.variant);
   }
+  n = kva_calibration_sizes(c, best);
+  for (size_t i = 0; i < n; i++)
+    printf("%-18s %10.2f B                     %s\n", best[i].name, c->row[best[i].row].value,
+           c->row[best[i].row].point.variant);
   if (c->notes[0]) printf("left out: %s\n", c->notes);
 }
 
@@ -294,14 +298,17 @@ static json_t *best_json(const kva_calibration *c, const kva_best *b) {
 static kv_status print_json(const kva_calibration *c, kv_error *err) {
   kva_best best[KVA_BESTS];
   char status[320];
-  json_t *ceilings = json_array(), *latencies = json_array();
+  json_t *ceilings = json_array(), *latencies = json_array(), *sizes = json_array();
   size_t n = kva_calibration_ceilings(c, best);
   for (size_t i = 0; i < n; i++) (void)json_array_append_new(ceilings, best_json(c, &best[i]));
   n = kva_calibration_latencies(c, best);
   for (size_t i = 0; i < n; i++) (void)json_array_append_new(latencies, best_json(c, &best[i]));
-  json_t *root = json_pack("{s:s, s:s, s:b, s:i, s:o, s:o}", "schema", "kvceilings-1", "status",
-                           kva_bench_status(&c->origin, status, sizeof status), "complete", (int)c->complete,
-                           "points", (int)c->rows, "ceilings", ceilings, "latencies", latencies);
+  n = kva_calibration_sizes(c, best);
+  for (size_t i = 0; i < n; i++) (void)json_array_append_new(sizes, best_json(c, &best[i]));
+  json_t *root =
+      json_pack("{s:s, s:s, s:b, s:i, s:o, s:o, s:o}", "schema", "kvceilings-1", "status",
+                kva_bench_status(&c->origin, status, sizeof status), "complete", (int)c->complete, "points",
+                (int)c->rows, "ceilings", ceilings, "latencies", latencies, "sizes", sizes);
   int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
   putchar('\n');
   json_decref(root);

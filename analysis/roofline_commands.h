@@ -20,6 +20,7 @@ int roofline_validate(int argc, char **argv) ROOFLINE_MAYBE;  /* model against m
 int roofline_report(int argc, char **argv) ROOFLINE_MAYBE;    /* draws a dataset again */
 int roofline_diagnose(int argc, char **argv) ROOFLINE_MAYBE;  /* an imported profile */
 int roofline_step(int argc, char **argv) ROOFLINE_MAYBE;      /* a whole decode step */
+int roofline_selftest(int argc, char **argv) ROOFLINE_MAYBE;  /* are planted causes named? */
 int roofline_program(int argc, char **argv) ROOFLINE_MAYBE;   /* a kernel's declaration from its machine code */
 
 #endif

@@ -277,7 +277,8 @@ static void verdict_of(const kva_measured *m, char *text, size_t size) {
 
 /* Shares and gains of each kernel at the longest prefix, cold, random rows (contiguous where there are none).
  */
-static void attribute(const kva_measured *m, const roofline_measure_run *run, char *text, size_t size) {
+static void attribute(const kva_measured *m, const roofline_measure_run *run, const kva_calibration *ceilings,
+                      char *text, size_t size) {
   uint64_t longest = 0;
   for (size_t i = 0; i < m->rows; i++) longest = m->row[i].longest > longest ? m->row[i].longest : longest;
   for (int k = 0; run->roofs && k < KVK_KINDS; k++) {
@@ -291,7 +292,7 @@ static void attribute(const kva_measured *m, const roofline_measure_run *run, ch
     kva_attribution a;
     size_t used = strlen(text);
     if (!row || used + 2 > size) continue;
-    kva_measured_attribute(m, row, run->roofs, run->timing, &a);
+    kva_measured_attribute(m, row, run->roofs, run->timing, ceilings, &a);
     (void)snprintf(text + used, size - used, " %s", a.verdict);
   }
 }
@@ -306,9 +307,9 @@ typedef struct saver {
 static kv_status save_as(const saver *s, const kva_measured *m, const char *path, kv_error *err) {
   char verdict[4096];
   verdict_of(m, verdict, sizeof verdict);
-  attribute(m, s->run, verdict, sizeof verdict);
-  const kva_measured_labels labels = {s->run->gpu->key, s->run->layout_name, verdict, s->run->layers,
-                                      s->run->roofs};
+  attribute(m, s->run, s->ceilings, verdict, sizeof verdict);
+  const kva_measured_labels labels = {s->run->gpu->key, s->run->layout_name, verdict,
+                                      s->run->layers,   s->run->roofs,       s->run->timing};
   return kva_measured_write(m, s->ceilings, &labels, path, s->run->command, err);
 }
 
@@ -395,7 +396,7 @@ kv_status roofline_measure(const roofline_measure_run *run, const int *devices, 
       char verdict[4096] = "";
       if (run->quiet) break;
       print_rows(&measured[i]);
-      attribute(&measured[i], run, verdict, sizeof verdict);
+      attribute(&measured[i], run, s.ceilings, verdict, sizeof verdict);
       if (verdict[0]) printf("\n%s\n", verdict + 1);
     }
     if (run->json) {

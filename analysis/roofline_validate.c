@@ -8,17 +8,18 @@
 #include <string.h>
 
 #include "cli.h"
+#include "gains.h"
 #include "roofline_commands.h"
 #include "roofline_gpu.h"
 #include "roofline_model.h"
 #include "validate.h"
 
-enum { MAX_FILES = 64, O_JSON = 1000, O_MAPE, O_WORST, O_LEAST, O_CALIBRATION };
+enum { MAX_FILES = 64, O_JSON = 1000, O_MAPE, O_WORST, O_LEAST, O_CALIBRATION, O_GAIN };
 
 typedef struct options {
   const char *file[MAX_FILES], *output, *calibration;
   size_t files;
-  double mape, worst;
+  double mape, worst, gain;
   uint64_t least;
   bool json, quiet;
   kv_error err;
@@ -40,6 +41,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case O_CALIBRATION: o->calibration = arg; return 0;
     case O_MAPE: percent(o, arg, "--mape", &o->mape); return 0;
     case O_WORST: percent(o, arg, "--worst", &o->worst); return 0;
+    case O_GAIN: percent(o, arg, "--gain", &o->gain); return 0;
     case O_LEAST:
       if (!o->err.status) (void)kv_cli_count(arg, "--from", 0, KVM_MAX_PREFIX, &o->least, &o->err);
       return 0;
@@ -55,6 +57,7 @@ static const struct argp_option option_table[] = {
     {"output", 'o', "FILE", 0, "dataset of points and scores (kvvalidate-1)", 0},
     {"mape", O_MAPE, "PERCENT", 0, "bar on the mean absolute error of all points: exit status 1 above it", 0},
     {"worst", O_WORST, "PERCENT", 0, "bar on the largest absolute error", 0},
+    {"gain", O_GAIN, "PERCENT", 0, "bar on predicted over realised gain of each fix", 0},
     {"from", O_LEAST, "TOKENS", 0, "leave shorter prefixes out", 0},
     {"calibration", O_CALIBRATION, "FILE", 0,
      "dataset of `roofline calibrate`; none: published values; default: that of the GPU in models/measured",
@@ -168,12 +171,42 @@ static void print_scores(const kva_score *score, size_t n) {
   }
 }
 
+/* Gains of the fixes that two measured kernels differ by. */
+static void print_gains(const kva_gain *gain, size_t n) {
+  size_t known = 0;
+  (void)kva_gains_worst(gain, n, NULL, &known);
+  printf("\ngains: %zu pairs of measured kernels that differ by one fix, %zu of them predicted\n", n, known);
+  if (known)
+    printf("%-13s %-22s %-22s %5s %9s %5s %-18s %9s %9s %8s\n", "fix", "before", "after", "heads", "prefix",
+           "batch", "layout", "realised", "predicted", "error");
+  for (size_t i = 0; i < n; i++) {
+    const kva_gain *g = &gain[i];
+    const kvm_verify *p = &g->before->problem;
+    if (isnan(g->predicted)) continue;
+    printf("%-13s %-22s %-22s %5u %9llu %5u %-18.18s %9.2f %9.2f %+7.1f%%\n", g->fix, g->before->kernel,
+           g->after->kernel, p->heads, (unsigned long long)p->longest, p->batch, g->before->layout,
+           g->realised, g->predicted, 100 * (g->predicted / g->realised - 1));
+  }
+}
+
 static json_t *number(double v) {
   return isfinite(v) ? json_real(v) : json_null();
 }
 
+static json_t *gains_json(const kva_gain *gain, size_t n) {
+  json_t *list = json_array();
+  for (size_t i = 0; i < n; i++)
+    (void)json_array_append_new(
+        list, json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:f, s:o}", "fix", gain[i].fix, "before",
+                        gain[i].before->kernel, "after", gain[i].after->kernel, "layout",
+                        gain[i].before->layout, "heads", (int)gain[i].before->problem.heads, "prefix",
+                        (json_int_t)gain[i].before->problem.longest, "realised", gain[i].realised,
+                        "predicted", number(gain[i].predicted)));
+  return list;
+}
+
 static kv_status print_json(const kva_readings *m, size_t sets, const kva_score *score, size_t n,
-                            const char *calibration, kv_error *err) {
+                            json_t *gains, const char *calibration, kv_error *err) {
   json_t *points = json_array(), *scores = json_array();
   for (size_t k = 0; k < sets; k++)
     for (size_t i = 0; i < m[k].n; i++) {
@@ -192,8 +225,8 @@ static kv_status print_json(const kva_readings *m, size_t sets, const kva_score 
                           (int)score[i].n, "skipped", (int)score[i].skipped, "mape", number(score[i].mape),
                           "worst", number(score[i].worst), "bias", number(score[i].bias), "covered",
                           number(score[i].covered)));
-  json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:o}", "schema", "roofline-validate", "schema_version", 1,
-                           "calibration", calibration, "points", points, "scores", scores);
+  json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "schema", "roofline-validate", "schema_version",
+                           1, "calibration", calibration, "points", points, "scores", scores, "gains", gains);
   if (!root) return kv_fail(err, KV_ERR_INTERNAL, "the result cannot be written as JSON");
   (void)json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
   (void)putchar('\n');
@@ -201,7 +234,10 @@ static kv_status print_json(const kva_readings *m, size_t sets, const kva_score 
   return KV_OK;
 }
 
-static kv_status judge(const options *o, const kva_score *all, kv_error *err) {
+static kv_status judge(const options *o, const kva_score *all, const kva_gain *gain, size_t gains,
+                       kv_error *err) {
+  size_t known;
+  const double off = kva_gains_worst(gain, gains, NULL, &known);
   if (!all->n)
     return kv_fail(err, KV_ERR_INPUT, "no measured point has a kernel with a program in models/kernels");
   if (o->mape > 0 && all->mape > o->mape)
@@ -210,6 +246,11 @@ static kv_status judge(const options *o, const kva_score *all, kv_error *err) {
   if (o->worst > 0 && all->worst > o->worst)
     return kv_fail(err, KV_ERR_BAR, "largest absolute error %.1f %% is above %.1f %%", 100 * all->worst,
                    100 * o->worst);
+  if (o->gain > 0 && !known)
+    return kv_fail(err, KV_ERR_INPUT, "--gain: no pair of kernels that differ by a fix");
+  if (o->gain > 0 && off > o->gain)
+    return kv_fail(err, KV_ERR_BAR, "a predicted gain is %.1f %% off, the bar is %.1f %%", 100 * off,
+                   100 * o->gain);
   return KV_OK;
 }
 
@@ -231,16 +272,21 @@ static kv_status validate_all(options *o, const char *command, kv_error *err) {
     if (!st && model.calibrated.values)
       (void)snprintf(calibration, sizeof calibration, "%s", model.calibrated.source);
   }
-  size_t n = st ? 0 : kva_scores(m, o->files, score);
-  if (!st && o->json) st = print_json(m, o->files, score, n, calibration, err);
+  size_t n = st ? 0 : kva_scores(m, o->files, score), gains = st ? 0 : kva_gains(m, o->files, NULL, 0);
+  kva_gain *gain = calloc(gains + 1, sizeof *gain);
+  if (!st && !gain) st = kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  if (!st) (void)kva_gains(m, o->files, gain, gains);
+  if (!st && o->json) st = print_json(m, o->files, score, n, gains_json(gain, gains), calibration, err);
   else if (!st) {
     printf("modelled; calibration: %s\n\n", calibration);
     for (size_t i = 0; i < o->files; i++) print_points(&m[i]);
     print_scores(score, n);
+    print_gains(gain, gains);
   }
   if (!st && o->output) st = kva_validate_write(m, o->files, calibration, o->output, command, err);
   if (!st && o->output && !o->quiet) fprintf(stderr, "roofline validate: wrote %s\n", o->output);
-  if (!st) st = judge(o, &score[0], err);
+  if (!st) st = judge(o, &score[0], gain, gains, err);
+  free(gain);
   for (size_t i = 0; m && i < MAX_FILES; i++) kva_readings_free(&m[i]);
   free(m);
   roofline_model_free(&model);

@@ -25,7 +25,9 @@ static void free_table(table *t) {
   memset(t, 0, sizeof *t);
 }
 
-static kv_status read_table(hid_t file, const char *path, const char *group, bool cycles, table *t,
+typedef enum table_kind { RATES, LATENCIES, SIZES } table_kind; /* scopes, cycles, neither */
+
+static kv_status read_table(hid_t file, const char *path, const char *group, table_kind kind, table *t,
                             kv_error *err) {
   char name[64];
   uint64_t scopes = 0;
@@ -36,10 +38,10 @@ static kv_status read_table(hid_t file, const char *path, const char *group, boo
   (void)snprintf(name, sizeof name, "%s/name", group);
   kv_status st = kva_words(file, path, name, &t->n, &t->name, &t->name_width, err);
   (void)snprintf(name, sizeof name, "%s/scope", group);
-  if (!st && !cycles) st = kva_words(file, path, name, &scopes, &t->scope, &t->scope_width, err);
-  if (!st && !cycles && scopes != t->n)
+  if (!st && kind == RATES) st = kva_words(file, path, name, &scopes, &t->scope, &t->scope_width, err);
+  if (!st && kind == RATES && scopes != t->n)
     st = kv_fail(err, KV_ERR_INPUT, "%s: /%s has another length", path, name);
-  for (int i = 0; !st && i < (cycles ? 4 : 3); i++) {
+  for (int i = 0; !st && i < (kind == LATENCIES ? 4 : 3); i++) {
     (void)snprintf(name, sizeof name, "%s/%s", group, reals[i].column);
     st = kva_reals(file, path, name, &t->n, reals[i].to, err);
   }
@@ -163,20 +165,26 @@ kv_status kva_time_calibration_of(const char *path, kva_calibrated *about, kv_er
 
 kv_status kva_time_calibrate(const char *path, kvm_timing *timing, kvm_roofs *roofs, kva_calibrated *about,
                              kv_error *err) {
-  table latencies = {0}, ceilings = {0};
+  table latencies = {0}, ceilings = {0}, sizes = {0};
   hid_t file;
   kv_status st = kva_open(path, "kvceilings-1", &file, err);
   if (st) return st;
   st = read_about(file, path, about, err);
-  if (!st) st = read_table(file, path, "latencies", true, &latencies, err);
-  if (!st) st = read_table(file, path, "ceilings", false, &ceilings, err);
+  if (!st) st = read_table(file, path, "latencies", LATENCIES, &latencies, err);
+  if (!st) st = read_table(file, path, "ceilings", RATES, &ceilings, err);
+  /* files before this microbenchmark lack the group */
+  if (!st && H5Lexists(file, "sizes", H5P_DEFAULT) > 0)
+    st = read_table(file, path, "sizes", SIZES, &sizes, err);
   if (!st) {
     const target to = {timing, roofs, about};
     take_latencies(&to, &latencies);
     take_ceilings(&to, &ceilings);
+    long line = row_of(&sizes, "memory_line", NULL);
+    if (line >= 0) set(&to, KVM_P_LINE, sizes.value[line], sizes.low[line], sizes.high[line]);
   }
   free_table(&latencies);
   free_table(&ceilings);
+  free_table(&sizes);
   (void)H5Fclose(file);
   return st;
 }

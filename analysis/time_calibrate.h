@@ -5,6 +5,7 @@
  *   l1, l2, dram      cycles of chain_l1, latency_l2, latency_dram      smem, shuffle, barrier, mma, sfu:
  * chain_lds, chain_shfl, chain_barrier, chain_mma, chain_ex2 (a chain from issue to the next dependent issue)
  *   mma_rate, wave_rate, sm_link, sfu rate   one SM's best       l2, link, dram rate   the chip's best
+ *   memory_line       the size of that name, where the file has one
  *   launch            timer_floor          next_launch   launch_graph_node, up to launch_eager / 4
  * Intervals are those of the calibration, at least 1 %. What it lacks stays as it was.
  */

@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "columns.h"
+#include "gains.h"
 #include "kv_h5.h"
+#include "selftest.h"
 
 /* ---- reading text ---- */
 
@@ -205,6 +207,56 @@ static kv_status read_dataset(kva_readings *m, kv_error *err) {
   return st;
 }
 
+/* The planted kernels that no cause was planted in, rows of 1152 B side by side: a launch is a request a
+ * block, each of its share of the rows. */
+static kv_status take_planted(kva_readings *m, const kva_planted *p, kv_error *err) {
+  char status[320];
+  m->sample = calloc(p->rows + 1, sizeof *m->sample);
+  if (!m->sample) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", m->path);
+  (void)snprintf(m->gpu, sizeof m->gpu, "%.47s", p->origin.gpu.name);
+  (void)snprintf(m->status, sizeof m->status, "%.255s", kva_bench_status(&p->origin, status, sizeof status));
+  for (size_t i = 0; i < p->rows; i++) {
+    const kva_plant_row *r = &p->row[i];
+    kva_reading *s = &m->sample[m->n];
+    const bool cold = r->experiment == KVA_PLANT_COLD, warm = r->experiment == KVA_PLANT_RESIDENT;
+    if ((!cold && !warm) || r->cause[0] || r->run || r->row_bytes != 1152 || !r->structure.blocks) continue;
+    const uint64_t rows = (uint64_t)(r->structure.unique_kv_bytes / r->row_bytes);
+    s->problem = kvm_verify_default(0);
+    s->problem.heads = s->problem.queries = 1;
+    s->problem.batch = (uint32_t)r->structure.blocks;
+    kvm_verify_uniform(&s->problem, rows / r->structure.blocks);
+    /* few_blocks are stages_8 on fewer SMs */
+    const char *kernel = strncmp(r->kernel, "few_blocks", 10) != 0 ? r->kernel : "stages_8";
+    (void)snprintf(s->kernel, sizeof s->kernel, "planted_%.38s", kernel);
+    (void)snprintf(s->layout, sizeof s->layout, "%s", cold ? "contiguous" : "resident");
+    s->measured = r->time.median;
+    s->low = r->time.low;
+    s->high = r->time.high;
+    s->predicted = s->predicted_low = s->predicted_high = NAN;
+    kv_error inner;
+    if (kvm_verify_check(&s->problem, &inner))
+      return kv_fail(err, KV_ERR_INPUT, "%s: point %zu: %.300s", m->path, i, inner.text);
+    m->n++;
+  }
+  return KV_OK;
+}
+
+static kv_status read_planted(kva_readings *m, kv_error *err) {
+  kva_planted p;
+  kv_status st = kva_planted_read(m->path, &p, err);
+  if (st) return st;
+  st = take_planted(m, &p, err);
+  kva_planted_free(&p);
+  return st;
+}
+
+static bool is_planted(const char *path) {
+  hid_t file;
+  if (kva_open(path, KVA_PLANTED_CONVENTIONS, &file, NULL)) return false;
+  (void)H5Fclose(file);
+  return true;
+}
+
 kv_status kva_readings_load(const char *path, kva_readings *m, kv_error *err) {
   size_t length = strlen(path);
   memset(m, 0, sizeof *m);
@@ -215,7 +267,7 @@ kv_status kva_readings_load(const char *path, kva_readings *m, kv_error *err) {
   kv_status st = dataset ? KV_OK : read_lines(m, f, err);
   if (!st && ferror(f)) st = kv_fail(err, KV_ERR_IO, "%s: cannot be read", path);
   (void)fclose(f);
-  if (!st && dataset) st = read_dataset(m, err);
+  if (!st && dataset) st = is_planted(path) ? read_planted(m, err) : read_dataset(m, err);
   if (st) kva_readings_free(m);
   return st;
 }
@@ -423,6 +475,15 @@ static kv_status write_scores(const kva_readings *m, size_t sets, hid_t file, kv
   return st;
 }
 
+static kv_status write_gains(const kva_readings *m, size_t sets, hid_t file, kv_error *err) {
+  const size_t n = kva_gains(m, sets, NULL, 0);
+  kva_gain *gain = calloc(n + 1, sizeof *gain);
+  if (!gain) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  kv_status st = kva_gains_write(file, gain, kva_gains(m, sets, gain, n), err);
+  free(gain);
+  return st;
+}
+
 kv_status kva_validate_write(const kva_readings *m, size_t sets, const char *calibration, const char *path,
                              const char *command, kv_error *err) {
   kv_h5_out out = {.file = -1};
@@ -436,6 +497,7 @@ kv_status kva_validate_write(const kva_readings *m, size_t sets, const char *cal
   if (!st) st = kv_h5_put_str(out.file, "default", "points", err);
   if (!st) st = write_points(m, sets, n, out.file, err);
   if (!st) st = write_scores(m, sets, out.file, err);
+  if (!st) st = write_gains(m, sets, out.file, err);
   if (!st) return kv_h5_commit(&out, err);
   kv_h5_abort(&out);
   return st;

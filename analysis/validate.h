@@ -1,8 +1,8 @@
 /* validate.h - the model against measured points: error by point, by kernel, by regime, beside the spread of
  * repeats.
  *
- * Measured points come from text (kvmeasured-1, models/measured/) or from roofline-1 datasets whose points
- * were measured. Text: lines `# key: value` (format, gpu, device, status, what, how), a line of column names,
+ * Measured points come from text (kvmeasured-1, models/measured/), from roofline-1 datasets whose points
+ * were measured, or from the controls of a self-test (kvplanted-1: kernels planted_NAME). Text: lines `# key: value` (format, gpu, device, status, what, how), a line of column names,
  * then tab-separated rows: kernel, heads, queries, batch, prefix, row_bytes, layout (contiguous, random,
  * aliased, resident, or another word), and median_us, low_us, high_us (`-`: not known). `aliased`: every slot
  * replaced by slot mod 64, the L2 flushed before, so that slot numbers still come from memory; `resident`:
@@ -56,7 +56,8 @@ enum { KVA_MAX_SCORES = 40 };
 size_t kva_scores(const kva_readings *m, size_t sets, kva_score scores[KVA_MAX_SCORES]);
 
 /* Writes kvvalidate-1: root attributes status, gpu, calibration; /points (kernel, layout, prefix, heads,
- * measured, measured_low, measured_high, predicted, predicted_low, predicted_high, error) and /scores. */
+ * measured, measured_low, measured_high, predicted, predicted_low, predicted_high, error), /scores and /gains
+ * (gains.h). */
 kv_status kva_validate_write(const kva_readings *m, size_t sets, const char *calibration, const char *path,
                              const char *command, kv_error *err);
 

@@ -63,6 +63,7 @@ kv_status kvk_ceil_fma(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_sfu(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_issue(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_latency(kvk_bench *b, kv_error *err);
+kv_status kvk_ceil_line(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_chain(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_hop(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_loaded(kvk_bench *b, kv_error *err);

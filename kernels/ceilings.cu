@@ -28,6 +28,7 @@ static const entry entries[] = {
     {{"issue", "warp instructions issued", "4 a cycle and SM"}, kvk_ceil_issue},
     {{"latency", "latency of L2 and DRAM, pointer chase over footprints", "one load at a time"},
      kvk_ceil_latency},
+    {{"line", "bytes that memory hands out with a word that misses", "64 B on HBM3E"}, kvk_ceil_line},
     {{"chain", "latency inside an SM: fma, ex2, mma, shared, barrier, ...", "dependent chain"},
      kvk_ceil_chain},
     {{"hop", "warp to warp through shared memory; fetching instructions", "latencies"}, kvk_ceil_hop},

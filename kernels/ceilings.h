@@ -23,8 +23,9 @@ extern "C" {
 #define KVK_POINT_SAMPLES 64
 
 typedef enum kvk_point_kind {
-  KVK_RATE = 0,   /* value = work / seconds */
-  KVK_LATENCY = 1 /* value = seconds / work: time of one step of a dependent chain */
+  KVK_RATE = 0,    /* value = work / seconds */
+  KVK_LATENCY = 1, /* value = seconds / work: time of one step of a dependent chain */
+  KVK_SIZE = 2     /* value = work: a size that the microbenchmark found out */
 } kvk_point_kind;
 
 /* One configuration, measured. Sizes are 0 and doubles NaN where they do not apply. */

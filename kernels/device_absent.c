@@ -3,6 +3,7 @@
 #include "ceilings.h"
 #include "gpu_info.h"
 #include "harness.h"
+#include "planted.h"
 
 static kv_status absent(kv_error *err) {
   return kv_fail(
@@ -102,5 +103,20 @@ kv_status kvk_ceiling_run(kvk_device *dev, const char *name, const kvk_ceiling_p
                           kvk_point_sink sink, void *user, char *note, size_t note_size, kv_error *err) {
   (void)dev, (void)name, (void)plan, (void)sink, (void)user;
   if (note && note_size) note[0] = '\0';
+  return absent(err);
+}
+
+kv_status kvk_plants_open(kvk_device *device, uint64_t seed, kvk_plants **out, kv_error *err) {
+  (void)device, (void)seed;
+  *out = NULL;
+  return absent(err);
+}
+
+void kvk_plants_close(kvk_plants *plants) {
+  (void)plants;
+}
+
+kv_status kvk_planted_enqueue(void *run, void *stream, kv_error *err) {
+  (void)run, (void)stream;
   return absent(err);
 }

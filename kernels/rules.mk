@@ -6,7 +6,7 @@
 CUDA_ARCHS ?= 80 86 89 90 100 120
 # Faults planted for the emulation's tests are for the host only; microbenchmarks and the harness for a real GPU only.
 CUDASRC    := $(filter-out kernels/attn_probe.cu,$(sort $(wildcard kernels/*.cu)))
-DEVICESRC  := kernels/attn_device.cu kernels/gpu_info.cu kernels/harness_device.cu $(wildcard kernels/ceil*.cu)
+DEVICESRC  := kernels/attn_device.cu kernels/gpu_info.cu kernels/harness_device.cu $(wildcard kernels/ceil*.cu kernels/plant*.cu)
 EMUSRC     := $(filter-out $(DEVICESRC),$(wildcard kernels/*.cu))
 
 CXXFLAGS_EMU = -std=c++17 $(OPT) -Wall -Wextra -Wno-unknown-pragmas $(WERROR) $(SANFLAGS) -fPIC -fno-exceptions -fno-rtti \
@@ -62,8 +62,10 @@ $(B)/gpu-bench-attn: $(B)/tests/gpu_bench.o $(B)/tests/gpu_device.o $(B)/tests/g
 
 .PHONY: test-gpu gpu-programs
 gpu-programs: $(GPUPROGS)
-test-gpu: $(B)/gpu-tests
+test-gpu: $(B)/gpu-tests $(B)/roofline
 	$(B)/gpu-tests
+	$(B)/roofline calibrate -q -o $(B)/test-gpu-ceilings.h5 >/dev/null
+	$(B)/roofline selftest -q --calibration $(B)/test-gpu-ceilings.h5 -o $(B)/test-gpu-planted.h5
 else
 CUDAOBJ    :=
 KERNELLIBS :=

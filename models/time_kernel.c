@@ -67,7 +67,7 @@ static int kernel_entry(reader *r, const char *key, const char *text) {
   if (strcmp(key, "launches") != 0)
     return fail(r, "unknown key (name, like, arch, description, source, launches)", "");
   k->launches = (unsigned)strtoul(text, NULL, 10);
-  return k->launches >= 1 && k->launches <= 16 ? 1 : fail(r, "1 to 16, not ", text);
+  return k->launches >= 1 && k->launches <= 65536 ? 1 : fail(r, "1 to 65536, not ", text);
 }
 
 /* What a [merge ...] section has beside programs; -1: something else. */

@@ -80,7 +80,8 @@ static kvm_estimate link_rate(const kvm_timing *t, const kvm_roofs *roofs) {
 }
 
 kvm_timing kvm_timing_of(const kvm_gpu *gpu, const kvm_gpu *pipes, const kvm_roofs *roofs) {
-  kvm_timing t = {.sms = roofs->sms, .mma_best = roofs->mma_best.rate};
+  kvm_timing t = {
+      .sms = roofs->sms, .mma_best = roofs->mma_best.rate, .near_bytes = kvm_gpu_number(gpu, "smem_per_sm")};
   for (int i = 0; i < KVM_PARAMETERS; i++) {
     const char *name = parameter_names[i];
     kvm_estimate own = own_value(gpu, name), shared = described(pipes, name);
@@ -233,6 +234,15 @@ static kvm_parameter clock_of(const kvm_question *q) {
   return KVM_P_CLOCK;
 }
 
+/* The 64 rows that slots are aliased to lie in what the blocks' shared memory leaves of an SM's L1. */
+enum { ALIASED_ROWS = 64 };
+static bool rows_in_l1(const kvm_question *q) {
+  const kvm_work *w = q->work;
+  double resident = fmin(w->blocks_per_sm ? w->blocks_per_sm : 1, ceil((double)w->blocks / q->timing->sms));
+  double left = q->timing->near_bytes - resident * q->kernel->structure.shared_bytes;
+  return left >= ALIASED_ROWS * (double)kvm_declared_row_bytes(q->kernel);
+}
+
 static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
   const double *v = x->v;
   double clock = v[clock_of(q)];
@@ -244,6 +254,7 @@ static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
                .mma_latency = v[KVM_P_MMA_LATENCY],
                .sfu_latency = v[KVM_P_SFU_LATENCY],
                .barrier_latency = v[KVM_P_BARRIER_LATENCY],
+               .rows_in_l1 = rows_in_l1(q),
                .ldmatrix_latency = v[KVM_P_LDMATRIX_LATENCY],
                .mbarrier_latency = v[KVM_P_MBARRIER_LATENCY],
                .mbarrier_hop = v[KVM_P_MBARRIER_HOP],
@@ -448,17 +459,21 @@ static const kvm_prediction nothing = {.resident = NAN,
                                        .merge = NAN,
                                        .launches = NAN,
                                        .copying = NAN,
+                                       .copying_even = NAN,
                                        .gain = {NAN, NAN, NAN, NAN, NAN, NAN, NAN}};
 
-static double copying_time(const kvm_question *q, const trial *x) {
+/* s that the copies of so many tiles keep one SM's copy unit. */
+static double copying_time(const kvm_question *q, const trial *x, double tiles) {
   const kvm_block *b = &q->kernel->block;
   double bytes = 0;
   for (unsigned r = 0; r < b->roles; r++)
     for (size_t i = 0; i < b->role[r].tile.steps; i++)
-      if (b->role[r].tile.step[i].op == KVM_CP)
-        bytes += b->role[r].warps * (double)b->role[r].tile.step[i].bytes;
-  double tiles = q->work->block_tiles * fmax(1, floor((double)q->work->blocks / q->timing->sms));
+      if (b->role[r].tile.step[i].op == KVM_CP) bytes += b->role[r].warps * (double)b->role[r].tile.step[i].bytes;
   return tiles * bytes / 512 * x->v[KVM_P_COPY_CYCLES] / x->v[clock_of(q)];
+}
+
+static double busiest_tiles(const kvm_question *q) {
+  return q->work->block_tiles * fmax(1, floor((double)q->work->blocks / q->timing->sms));
 }
 
 kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction *p, kv_error *err) {
@@ -479,7 +494,8 @@ kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction
   if (st) return st;
   p->known = true;
   p->launches = launch_time(q, &x);
-  p->copying = fmin(copying_time(q, &x), p->resident);
+  p->copying = fmin(copying_time(q, &x, busiest_tiles(q)), p->resident);
+  p->copying_even = fmin(copying_time(q, &x, q->work->tiles / q->timing->sms), p->copying);
   p->whole = p->cold + p->merge + p->launches;
   x.merge = p->merge; /* what a range or a relaxation does to it is left out: it is a few microseconds */
   if (q->interval) st = find_interval(q, &x, memo, p, err);
@@ -487,13 +503,21 @@ kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction
   return st;
 }
 
+/* Raises a rung to what the copies need, and says so. */
+static void raise_rung(kvm_ladder *ladder, int rung, double copying, bool sm) {
+  if (!(copying > ladder->t[rung])) return;
+  ladder->t[rung] = copying;
+  ladder->binding = KVM_LINK;
+  ladder->binding_sm = sm;
+}
+
 void kvm_ladder_time(kvm_ladder *ladder, const kvm_prediction *p) {
   if (!p->known) return;
-  if (p->copying > ladder->t[4]) {
-    ladder->t[4] = p->copying;
-    ladder->binding = KVM_LINK;
-    ladder->binding_sm = true;
-  }
+  /* evenly spread they are work, on the busiest SM placement */
+  raise_rung(ladder, 2, p->copying_even, false);
+  raise_rung(ladder, 3, ladder->t[2], false);
+  raise_rung(ladder, 4, isnan(ladder->t[3]) ? ladder->t[2] : ladder->t[3], false);
+  raise_rung(ladder, 4, p->copying, true);
   double t4 = isnan(ladder->t[4]) ? 0 : ladder->t[4];
   ladder->t[5] = fmax(t4, p->resident);
   ladder->t[6] = p->cold;

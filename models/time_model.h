@@ -56,6 +56,7 @@ typedef struct kvm_estimate {
 typedef struct kvm_timing {
   kvm_estimate p[KVM_PARAMETERS];
   double sms, mma_best; /* SMs; chip's best matrix rate, FLOP/s */
+  double near_bytes;    /* B of an SM that shared memory and L1 have between them, at least: smem_per_sm */
 } kvm_timing;
 
 /* From the description, then `pipes` (NULL: none), then the roofs. A latency that a description has in
@@ -107,6 +108,7 @@ typedef struct kvm_prediction {
       high; /* of whole, one standard deviation of every parameter's range taken together, times 1.96 */
   double merge, launches;        /* s within whole */
   double copying;                /* s that the busiest SM's cp.async take at their best rate */
+  double copying_even;           /* the same, were they spread evenly over all SMs */
   kvm_sm_time steady;            /* cold */
   double gain[KVM_CAUSES];       /* whole / whole with that cause alone removed */
   double effect[KVM_PARAMETERS]; /* |d ln whole| from one end of the range to the middle */

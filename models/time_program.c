@@ -96,12 +96,26 @@ static kv_status parse_where(parser *p, const char *word, const char **c, kvm_st
   return bad(p, word, "after the dot stands hot, row, again or index");
 }
 
-/* *COUNT, :CYCLES and marks. */
+/* #CLASH of a shared-memory instruction. */
+static kv_status parse_clash(parser *p, const char *word, const char **c, kvm_step *s) {
+  bool shared = s->op == KVM_LDS || s->op == KVM_STS || s->op == KVM_LDSM || s->op == KVM_STSM;
+  unsigned v = number(c);
+  if (!shared) return bad(p, word, "only lds, sts, ldsm and stsm have bank conflicts");
+  if (v < 1 || v > 32) return bad(p, word, "a conflict is of 1 to 32 lanes");
+  s->clash = (uint8_t)v;
+  s->waves = (uint8_t)(s->waves * v);
+  return KV_OK;
+}
+
+/* #CLASH, *COUNT, :CYCLES and marks. */
 static kv_status parse_rest(parser *p, const char *word, const char *c, const char *end, kvm_step *s) {
   bool cycles_given = false;
   while (c < end) {
     char kind = *c++;
-    if (kind == '*' || kind == ':') {
+    if (kind == '#') {
+      kv_status st = parse_clash(p, word, &c, s);
+      if (st) return st;
+    } else if (kind == '*' || kind == ':') {
       bool digit = isdigit((unsigned char)*c);
       unsigned v = number(&c);
       if (!digit || (!v && !(kind == '*' && s->op == KVM_GROUP)))
@@ -125,7 +139,7 @@ static kv_status parse_rest(parser *p, const char *word, const char *c, const ch
 /* One word: alike instructions that are not alu become steps of their own, the stalls spread evenly. */
 static kv_status parse_word(parser *p, const char *end) {
   const char *word = p->at, *c = word;
-  kvm_step s = {.set = KVM_NO_MARK, .read = KVM_NO_MARK, .count = 1};
+  kvm_step s = {.set = KVM_NO_MARK, .read = KVM_NO_MARK, .count = 1, .clash = 1};
   const struct op_name *o = NULL;
   while (c < end && isalnum((unsigned char)*c)) c++;
   for (size_t i = 0; i < sizeof op_names / sizeof *op_names; i++)
@@ -209,7 +223,7 @@ kvm_program_work kvm_program_count(const kvm_program *program) {
     const kvm_step *s = &program->step[i];
     w.instructions += s->op == KVM_GROUP ? 1 : s->count;
     w.mma += s->op == KVM_MMA_OP;
-    w.waves += s->waves;
+    w.waves += (double)s->waves / s->clash;
     w.barriers += s->op == KVM_BAR || s->op == KVM_ARRIVE || s->op >= KVM_POST;
     if (s->op == KVM_STG) w.store_bytes += s->bytes;
     if (s->op != KVM_LDG && s->op != KVM_CP) continue;

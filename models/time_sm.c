@@ -17,8 +17,9 @@ enum { SCHEDULERS = 4, MOST_WARM = 40, COUNTED = 2, MOST_TILES = MOST_WARM + COU
 typedef struct warp {
   const kvm_role *role;
   unsigned block, scheduler;
-  int part;  /* 0 begin, 1 tile, 2 end, 3 done */
-  int tiles; /* done */
+  bool leads; /* first of its kind in the block: the others read the same slot numbers, which the L1 merges */
+  int part;   /* 0 begin, 1 tile, 2 end, 3 done */
+  int tiles;  /* done */
   size_t at;
   double ready; /* earliest next issue by its own stalls and barriers */
   double arrived[KVM_MARKS];
@@ -160,7 +161,9 @@ static double serve_shared(double *due, double t, double cycles, double *busy) {
 static double fetch(machine *m, warp *w, const kvm_step *s, double t) {
   const kvm_sm *sm = m->sm;
   bool memory = m->misses == KVM_COLD && s->where == KVM_ROW;
-  if (s->where == KVM_HOT) return t + beyond(sm, sm->l1_latency);
+  bool row = s->where == KVM_ROW || s->where == KVM_AGAIN;
+  bool near = row && s->op == KVM_LDG && m->misses != KVM_COLD && sm->rows_in_l1 > 0;
+  if (s->where == KVM_HOT || near) return t + beyond(sm, sm->l1_latency);
   if (s->where == KVM_INDEX) {
     double line = floor(w->index_bytes / sm->line_bytes);
     memory = m->misses != KVM_WARM &&
@@ -171,10 +174,12 @@ static double fetch(machine *m, warp *w, const kvm_step *s, double t) {
   if (sm->l2_bytes > 0)
     at = fmax(at, serve_shared(&m->l2, t, s->bytes / sm->l2_bytes, count_in(m, w, &m->busy_l2)));
   if (!memory) return at + beyond(sm, sm->l2_latency);
-  double share =
-      s->where == KVM_INDEX ? 0 : s->bytes / sm->dram_bytes; /* indices: few bytes, counted by the roofs */
-  return fmax(at, serve_shared(&m->dram, t, share, count_in(m, w, &m->busy_dram))) +
-         beyond(sm, sm->dram_latency);
+  /* a slot number is there with the first bytes; its line keeps the memory busy all the same */
+  double bytes = s->bytes;
+  if (s->where == KVM_INDEX) bytes = w->leads ? fmax(s->bytes, sm->line_bytes) : 0;
+  double done = serve_shared(&m->dram, t, bytes / sm->dram_bytes, count_in(m, w, &m->busy_dram));
+  if (s->where == KVM_INDEX) done = fmax(t, done - bytes / sm->dram_bytes);
+  return fmax(at, done) + beyond(sm, sm->dram_latency);
 }
 
 static void set_mark(warp *w, unsigned mark, double t) {
@@ -283,7 +288,8 @@ static void set_up(machine *m, unsigned resident) {
   for (unsigned b = 0; b < resident; b++)
     for (unsigned r = 0; r < m->block->roles; r++)
       for (unsigned i = 0; i < m->block->role[r].warps; i++, n++)
-        m->w[n] = (warp){.role = &m->block->role[r], .block = b, .scheduler = n % SCHEDULERS};
+        m->w[n] =
+            (warp){.role = &m->block->role[r], .block = b, .scheduler = n % SCHEDULERS, .leads = i == 0};
   m->warps = n;
   for (unsigned i = 0; i < n; i++) settle(m, &m->w[i]);
 }

@@ -32,8 +32,9 @@ typedef struct kvm_sm {
   double
       l2_bytes; /* B a cycle, this SM's share of the L2; other SMs' use and sharing included; 0: no limit */
   double dram_bytes; /* the same of the memory, for rows */
-  double copy_bytes; /* B a cycle that this SM's cp.async can move; 0: the link's */
-  double line_bytes; /* memory hands out at least this much: the next indices of a line come from L2 */
+  double copy_bytes;    /* B a cycle that this SM's cp.async can move; 0: the link's */
+  double rows_in_l1;    /* 1: where no row misses, those by ldg lie in the L1 (cp passes it by); 0: in the L2 */
+  double line_bytes;    /* memory hands out at least this much: the next indices of a line come from L2 */
 } kvm_sm;
 
 /* One kind of warps of a block. All kinds make the same number of tiles. */
@@ -59,7 +60,7 @@ typedef struct kvm_sm_time {
 
 /* What comes from memory; all else from the L2. */
 typedef enum kvm_misses {
-  KVM_WARM,       /* nothing: the launch once more, every slot aliased to a few rows */
+  KVM_WARM,       /* nothing: the launch once more, every slot aliased to a few rows (64) */
   KVM_INDEX_MISS, /* slot numbers: slots aliased to a few rows, the L2 flushed before */
   KVM_COLD        /* rows and slot numbers */
 } kvm_misses;

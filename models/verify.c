@@ -453,7 +453,9 @@ kvm_ladder kvm_ladder_of(const kvm_useful *u, const kvm_work *w, const kvm_roofs
     l.t[3] = t;
   }
   if (isnan(roofs->sms)) return l;
-  for (int r = KVM_LINK; r < KVM_RESOURCES; r++) bound(&l, &t, w->sm[r], &roofs->sm[r], r, true);
+  /* what one SM alone draws from memory and L2 takes part where a calibration gives it; descriptions don't */
+  for (int r = KVM_DRAM; r < KVM_RESOURCES; r++)
+    if (r >= KVM_LINK || !isnan(roofs->sm[r].rate)) bound(&l, &t, w->sm[r], &roofs->sm[r], r, true);
   l.t[4] = t;
   return l;
 }

@@ -123,7 +123,7 @@ static double number(hid_t file, const char *name, hsize_t row) {
 static void dataset_holds_the_points(void) {
   kva_measured m;
   kva_calibration c = {0};
-  const kva_measured_labels labels = {"h200", "test", "a verdict", 61, NULL};
+  const kva_measured_labels labels = {"h200", "test", "a verdict", 61, NULL, NULL};
   const char *path = kv_tmp("measured.h5");
   char text[64] = "";
   int64_t complete = 0;

@@ -489,47 +489,6 @@ static void without_a_latency_there_is_no_time(void) {
   CU_ASSERT(!out.known && isnan(out.whole));
 }
 
-/* Causes planted in one little kernel: each changes its own rung and little else. */
-static double planted(const char *structure, const char *tile, kvm_cause cause, double *total) {
-  char text[2000];
-  kvm_declared *k[2] = {NULL, NULL};
-  asked a[2];
-  kvm_verify p = kvm_verify_default(131072);
-  const char *with[2] = {"cp16.row*9 commit group*3 alu*20", tile}, *shape[2] = {"", structure};
-  for (int i = 0; i < 2; i++) {
-    (void)snprintf(
-        text, sizeof text,
-        "[kernel]\nname = k%d\nlike = split_verify\narch = sm_90\ndescription = d\nsource = s\n[structure]\n"
-        "threads = 256\ntile_tokens = 32\nblock_rows = 72\nregisters = 64\nshared_bytes = 40960\neven = "
-        "yes\nlaunched_per_sm = 0\n%s"
-        "[warps all]\ncount = 8\ntile = %s\n",
-        i, shape[i], with[i]);
-    CU_ASSERT_EQUAL_FATAL(load_text(text, &k[i], NULL), KV_OK);
-    ask("h200", k[i], &p, &a[i]);
-    kvm_declared_free(k[i]);
-  }
-  *total = log(a[1].ladder.t[7] / a[0].ladder.t[7]);
-  const double *t0 = a[0].ladder.t, *t1 = a[1].ladder.t;
-  if (getenv("KVROOF_VERBOSE"))
-    for (int i = 0; i < 8; i++) printf("T%d %10.3g us -> %10.3g us\n", i, t0[i] * 1e6, t1[i] * 1e6);
-  return log(t1[cause + 1] / t1[cause]) - log(t0[cause + 1] / t0[cause]);
-}
-
-static void planted_causes_show_on_their_rung(void) {
-  double total, share;
-  share =
-      planted("split = no\n", "cp16.row*9 commit group*3 alu*20", KVM_C_PLACEMENT, &total); /* one block */
-  CU_ASSERT(total > 2 && share > 0.9 * total);
-  share = planted("", "cp16.row*9 commit group*3 alu*4000:16000", KVM_C_SERIAL, &total); /* a chain of alu */
-  CU_ASSERT(total > 1 && share > 0.9 * total);
-  share = planted("", "cp16.row*9 cp16.again*63 commit group*3 alu*20", KVM_C_WORK,
-                  &total); /* rows read eight times */
-  CU_ASSERT(total > 1 && share > 0.75 * total);
-  /* one load at a time and nothing else: what remains without misses, the latency of the L2, is serial */
-  share = planted("", "9( ldg16.row>a alu<a ) 100( ldg4.row/32>a alu<a )", KVM_C_MEMORY, &total);
-  CU_ASSERT(total > 0.3 && share > 0.3 * total);
-}
-
 void suite_time_model(void) {
   static const kv_test_case cases[] = {{"words become steps", words_become_steps},
                                        {"bad words", bad_words_are_named},
@@ -551,7 +510,6 @@ void suite_time_model(void) {
                                        {"quick", a_prediction_is_quick},
                                        {"other rows", a_program_is_for_its_rows_alone},
                                        {"missing latency", without_a_latency_there_is_no_time},
-                                       {"planted causes", planted_causes_show_on_their_rung},
                                        {NULL, NULL}};
   kv_suite("time_model", cases);
 }
