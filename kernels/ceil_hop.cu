@@ -12,7 +12,9 @@
  *   fetch_again         the same, run before by another launch
  *   copy_async          cp.async of 16 B a lane, 8 lanes a row of 1152 B, by 4 warps with 4 tiles of 16 rows in flight,
  *                       rows in the L2: cycles a warp's instruction (512 B) when an SM does nothing else
- *   copy_straddling     the same to rows 1168 B apart in shared memory: 128 B from one line land on two
+ *   copy_burst          9 such instructions by each of 4 warps at once, all landed before the next 9: cycles from one to
+ *                       the next of a warp, so whether a warp goes on while its copies queue
+ *   copy_straddling     the same as copy_async to rows 1168 B apart in shared memory: 128 B from one line land on two
  *
  * Bound: latencies; each comes to tens of cycles but for the code that comes out of memory.
  */
@@ -35,13 +37,14 @@ enum hop_kind {
   HOP_AGAIN,
   HOP_COPY,
   HOP_STRADDLING,
+  HOP_BURST,
   HOP_KINDS
 };
 static const char *const hop_names[HOP_KINDS] = {"chain_mbarrier", "chain_mbarrier_test", "hop_mbarrier",
                                                  "hop_exchange",   "chain_ldmatrix4",     "branch_taken",
                                                  "fetch_one",      "fetch_two",           "fetch_many",
                                                  "fetch_first",    "fetch_again",         "copy_async",
-                                                 "copy_straddling"};
+                                                 "copy_straddling",     "copy_burst"};
 static const char *const hop_texts[HOP_KINDS] = {"mbarrier.arrive, try_wait by the same warp",
                                                  "mbarrier.try_wait of a phase that is over",
                                                  "mbarrier.arrive by one lane, try_wait by another warp",
@@ -54,10 +57,12 @@ static const char *const hop_texts[HOP_KINDS] = {"mbarrier.arrive, try_wait by t
                                                  "8192 fma out of memory",
                                                  "8192 fma again",
                                                  "cp.async 16 B, 4 rows of 1152 B a warp, L2 hits",
-                                                 "the same, rows 1168 B apart"};
-static const int hop_threads[HOP_KINDS] = {32, 32, 64, 128, 32, 32, 32, 160, 32, 32, 32, 128, 128};
+                                                 "the same, rows 1168 B apart",
+                                                 "9 cp.async at once of each warp"};
+static const int hop_threads[HOP_KINDS] = {32, 32, 64, 128, 32, 32, 32, 160, 32, 32, 32, 128, 128, 128};
 static const int hop_steps[HOP_KINDS] = {4096,     4096,     4096,      4096, 4096, 4096,
-                                         512 * 64, 512 * 64, 4096 * 16, 8192, 8192, 36 * 1024, 36 * 1024};
+                                         512 * 64, 512 * 64, 4096 * 16, 8192, 8192, 36 * 1024, 36 * 1024,
+                                         9 * 1024};
 
 __device__ __forceinline__ void arrive(uint32_t bar) {
   asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}\n" ::"r"(bar) : "memory");
@@ -153,22 +158,39 @@ __device__ __forceinline__ void walk(uint32_t bar, uint32_t cell, int steps, int
   if (KIND == HOP_FIRST || KIND == HOP_AGAIN) multiply_adds<8192>(f, y);
 }
 
-/* Tiles of 16 rows, a warp 4 of them; steps: instructions of all 4 warps, 9 a tile and warp. */
-__device__ __forceinline__ void copy_tiles(uint32_t to, uint32_t pitch, const unsigned char *pool, int steps) {
+/* This warp's 4 rows of a tile of 16. */
+__device__ __forceinline__ void copy_rows(uint32_t to, uint32_t pitch, const unsigned char *pool, int tile) {
   const uint32_t lane = threadIdx.x % 32, row = 4 * (threadIdx.x / 32) + lane / 8;
-  for (int tile = 0; tile < steps / 36; tile++) {
-    const unsigned char *from =
-        pool + (((uint32_t)tile * 16 + row) * 2654435761u >> 20) * 1152 + 16 * (lane & 7);
-    const uint32_t at = to + (uint32_t)(tile & 3) * 16 * pitch + row * pitch + 16 * (lane & 7),
-                   bytes = pool ? 16 : 0;
+  const unsigned char *from = pool + (((uint32_t)tile * 16 + row) * 2654435761u >> 20) * 1152 + 16 * (lane & 7);
+  const uint32_t at = to + (uint32_t)(tile & 3) * 16 * pitch + row * pitch + 16 * (lane & 7);
 #pragma unroll
-    for (uint32_t line = 0; line < 9; line++)
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at + 128 * line),
-                   "l"(from + 128 * line), "r"(bytes)
-                   : "memory");
+  for (uint32_t line = 0; line < 9; line++)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at + 128 * line), "l"(from + 128 * line) : "memory");
+}
+
+/* steps: instructions of all 4 warps, 9 a tile and warp. */
+__device__ __forceinline__ void copy_tiles(uint32_t to, uint32_t pitch, const unsigned char *pool, int steps) {
+  for (int tile = 0; tile < steps / 36; tile++) {
+    copy_rows(to, pitch, pool, tile);
     asm volatile("cp.async.commit_group; cp.async.wait_group 3;" ::: "memory");
   }
   asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+/* steps: instructions of one warp. */
+__global__ void __launch_bounds__(128) burst_kernel(const unsigned char *pool, int steps, unsigned long long *state) {
+  extern __shared__ __align__(128) unsigned char tiles[];
+  const uint32_t to = (uint32_t)__cvta_generic_to_shared(tiles);
+  long long sum = 0;
+  for (int tile = -64; tile < steps / 9; tile++) {
+    __syncthreads();
+    const long long start = clock64();
+    copy_rows(to, 1152, pool, tile & 4095);
+    const long long took = clock64() - start;
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    if (tile >= 0) sum += took;
+  }
+  if (threadIdx.x == 0) state[0] = (unsigned long long)sum;
 }
 
 __global__ void __launch_bounds__(128)
@@ -236,6 +258,13 @@ static cudaError_t launch_hop(void *arg, cudaStream_t s) {
       if (set != cudaSuccess) return set;
       copy_kernel<<<1, hop_threads[HOP_COPY], COPY_SHARED, s>>>(a->pool, a->kind == HOP_COPY ? 1152 : 1168, a->steps,
                                                                   a->state);
+      break;
+    }
+    case HOP_BURST: {
+      const cudaError_t set =
+          cudaFuncSetAttribute(burst_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, COPY_SHARED);
+      if (set != cudaSuccess) return set;
+      burst_kernel<<<1, hop_threads[HOP_BURST], COPY_SHARED, s>>>(a->pool, a->steps, a->state);
       break;
     }
     default: hop_kernel<HOP_AGAIN><<<1, 32, 0, s>>>(a->steps, -1, a->state, a->dump);

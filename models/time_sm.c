@@ -238,9 +238,12 @@ static void issue(machine *m, warp *w, double t) {
   } else if (s->waves) {
     read = serve(&m->l1, t + TAKEN_IN, s->waves * sm->wave_interval, count_in(m, w, &m->busy_l1));
     arrives = read;
-    /* the copy unit holds an instruction's operands until it has done with it */
-    if (s->op == KVM_CP && sm->copy_bytes > 0)
-      read = serve(&m->copy, read, s->bytes / sm->copy_bytes, count_in(m, w, &m->busy_copy));
+    /* the copy unit holds an instruction's operands until it has done with it, and its warp until it begins */
+    if (s->op == KVM_CP && sm->copy_bytes > 0) {
+      double cycles = s->bytes / sm->copy_bytes;
+      read = serve(&m->copy, read, cycles, count_in(m, w, &m->busy_copy));
+      w->ready = fmax(w->ready, read - cycles);
+    }
     if (s->op == KVM_LDG || s->op == KVM_CP) arrives = fetch(m, w, s, read);
     else if (s->op == KVM_STG)
       (void)serve(&m->link, read, s->bytes / sm->link_bytes, count_in(m, w, &m->busy_link));
