@@ -405,12 +405,10 @@ static void a_calibration_gives_all_its_pages(void) {
   free(text);
 }
 
-/* A sweep as the program writes it; then as one over two traces, the second of which holds every other simulation. */
+/* A sweep as the program writes it. */
 static void a_sweep_gives_its_pages(void) {
   static const char *const figures[] = {"summary", "net", "costs", "pools"};
-  static const char *const traces[] = {"morning", "evening"};
   if (!has_gnuplot()) return;
-  kv_error err = {0};
   char file[1024];
   strcpy(file, kv_tmp("swept.h5"));
   CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cd '%s' && '%s' sweep '%s' -g h200,sm_120 -p fifo,compact,pages-64 --pool 256Ki,384Ki,1Mi -q -o swept.h5",
@@ -427,17 +425,31 @@ static void a_sweep_gives_its_pages(void) {
   keep(file, "sweep");
   static const char *const needed[] = {"policies/pool", "costs/net", "costs/verdict", "gpus/name"};
   for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) expect_named_when_gone(file, needed[i]);
-  hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
-  double of[10];
-  for (int i = 0; i < 10; i++) of[i] = i % 2;
-  CU_ASSERT_EQUAL(kv_h5_write_strings(h, "traces/name", 2, traces, "trace", NULL), KV_OK);
-  CU_ASSERT_EQUAL(kv_h5_write(h, "policies/trace", H5T_IEEE_F64LE, 10, of, "1", "row of /traces", KV_H5_SMALL, NULL), KV_OK);
-  (void)H5Fclose(h);
-  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("swept-2"), &err), KV_OK);
-  text = pdf_text(kv_tmp("swept-2/swept.pdf"));
-  if (text) CU_ASSERT(strstr(text, "2 traces") && strstr(text, "Trace 2") && strstr(text, "evening") && strstr(text, "2: 384Ki"));
+}
+
+/* Two traces of different pools. The paged policies cut the second one's to whole pages, which is no column of its own. */
+static void a_sweep_of_two_traces_gives_its_pages(void) {
+  static const char *const figures[] = {"summary", "net", "costs", "pools"};
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char file[1024], first[1024];
+  strcpy(file, kv_tmp("swept-2.h5"));
+  strcpy(first, kv_source("traces/samples/single_long_eagle.h5"));
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cd '%s' && '%s' sweep '%s' '%s' -g h200,sm_120 -p fifo,pages-16,pages-32,pages-64 -q -o swept-2.h5", kv_tmp("."),
+                               kv_program("kvsim"), first, kv_source("traces/samples/vllm_eagle.h5")), 0);
+  expect_report(kv_tmp("swept-2.report"), "swept-2", figures, 4);
+  char *text = pdf_text(kv_tmp("swept-2.report/swept-2.pdf"));
+  if (text) {
+    CU_ASSERT(strstr(text, "2 traces") && strstr(text, "Trace 1") && strstr(text, "Trace 2") && strstr(text, "vllm_eagle.h5"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "2 pairs of trace and pool size"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "of 16 pay (4 find no room)")); /* 4 policies, 2 traces, 2 GPUs */
+    CU_ASSERT(strstr(text, "1: 1Mi") && strstr(text, "2: 3.73Ki") && !strstr(text, "2: 3.72Ki") && !strstr(text, "2: 3.69Ki"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "(first trace)."));
+    CU_ASSERT_PTR_NULL(strstr(text, ".."));
+  }
   free(text);
   keep(file, "sweep-traces");
+  expect_named_when_gone(file, "traces/name");
   replace_column(file, "policies/trace", 10, 2);
   CU_ASSERT_EQUAL(kvr_report(file, kv_tmp("swept-3"), share(), NULL, &err), KV_ERR_INPUT);
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "policies/trace"));
@@ -735,6 +747,7 @@ void suite_reports(void) {
       {"an audit gives its map", an_audit_gives_its_map},
       {"a calibration gives all its pages", a_calibration_gives_all_its_pages},
       {"a sweep gives its pages", a_sweep_gives_its_pages},
+      {"a sweep of two traces gives its pages", a_sweep_of_two_traces_gives_its_pages},
       {"no policy is said on valid pages", no_policy_is_said_on_valid_pages},
       {"a missing gnuplot names the package", a_missing_gnuplot_names_the_package},
       {"a failing gnuplot is quoted", a_failing_gnuplot_is_quoted},
