@@ -95,9 +95,12 @@ double kvr_at(const kvr_roofline *r, size_t c, uint64_t i);
 const char *kvr_kernel_of(const kvr_roofline *r, uint64_t i);
 /* Measured time of point i in s, else the modelled one, else NaN. */
 double kvr_best_time(const kvr_roofline *r, uint64_t i);
+/* True where every slot of point i stands for one of a few rows ("resident", "aliased"): an experiment that
+ * leaves the KV's bytes out, so its time is no time of reading them. */
+bool kvr_is_aliased(const kvr_roofline *r, uint64_t i);
 /* Bytes of KV that the effective bandwidth counts: from the dataset's own ratio. A kernel with a time but no
- * effective bandwidth reads no KV (NaN); a point with a floor only gets its rows, or its useful bytes where
- * these are fewer. */
+ * effective bandwidth reads no KV (NaN), nor does a run on aliased slots; a point with a floor only gets its
+ * rows, or its useful bytes where these are fewer. */
 double kvr_kv_bytes(const kvr_roofline *r, uint64_t i);
 /* v, or NaN where a log axis cannot show it. */
 double kvr_positive(double v);

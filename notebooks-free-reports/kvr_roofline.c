@@ -43,7 +43,13 @@ double kvr_at(const kvr_roofline *r, size_t c, uint64_t i) {
   return r->points.value[c][i];
 }
 
+bool kvr_is_aliased(const kvr_roofline *r, uint64_t i) {
+  const char *layout = kvr_word_at(&r->layout, (uint64_t)kvr_at(r, R_LAYOUT, i));
+  return !strncmp(layout, "resident", 8) || !strncmp(layout, "aliased", 7);
+}
+
 double kvr_kv_bytes(const kvr_roofline *r, uint64_t i) {
+  if (kvr_is_aliased(r, i)) return NAN;
   double used = isfinite(kvr_at(r, R_MEASURED, i)) ? kvr_at(r, R_MEASURED, i) : kvr_at(r, R_TIME, i);
   if (isfinite(used)) return kvr_at(r, R_BANDWIDTH, i) * used;
   return fmin(kvr_at(r, R_PREFIX, i) * kvr_at(r, R_BATCH, i) * r->row_bytes, kvr_at(r, R_USEFUL, i));
@@ -115,6 +121,14 @@ static kv_status read_words(kvr_roofline *r, kv_error *err) {
   if (!st && r->ranges.rows && r->ranges.rows != r->gpu_row.n)
     st = kv_fail(err, KV_ERR_INPUT, "%s: dataset '/gpu/low' and '/gpu/name' differ in length", r->job->src.path);
   return st;
+}
+
+/* Kernels without any point are what a run leaves that broke off at once. */
+static kv_status check_rows(const kvr_roofline *r, kv_error *err) {
+  if (r->points.rows > 0 || r->kernel.n == 0) return KV_OK;
+  return kv_fail(err, KV_ERR_INPUT,
+                 "%s: the datasets of '/points' are empty, though '/kernels/name' has %llu rows: the run wrote no point; run it again",
+                 r->job->src.path, (unsigned long long)r->kernel.n);
 }
 
 static kv_status check_indices(const kvr_roofline *r, kv_error *err) {
@@ -234,12 +248,14 @@ static kv_status put_points(const kvr_roofline *r, kv_error *err) {
   kv_status st = kvr_job_open(r->job, "points.tsv", &f, err);
   if (st) return st;
   size_t n = r->series_count ? r->series_count : 1;
-  fprintf(vars, "array SERIES_KERNEL[%zu]\narray SERIES_VARIANT[%zu]\n", n, n);
+  fprintf(vars, "array SERIES_KERNEL[%zu]\narray SERIES_VARIANT[%zu]\narray SERIES_DOT[%zu]\n", n, n, n);
   kvr_put_number(vars, "SERIES", (double)r->series_count);
   uint64_t at = 0;
   for (size_t s = 0; s < r->series_count; s++) {
     put_series_name(r, "SERIES_KERNEL", s, (double)r->of[s].kernel);
     put_series_name(r, "SERIES_VARIANT", s, (double)r->of[s].variant);
+    const uint64_t first = r->order[at], last = r->order[at + r->of[s].points - 1];
+    put_series_name(r, "SERIES_DOT", s, kvr_at(r, R_PREFIX, first) == kvr_at(r, R_PREFIX, last)); /* a line would be a dot */
     for (size_t k = 0; k < r->of[s].points; k++)
       put_point(r, f, r->order[at++], 0.55 + 0.75 * (double)(k + 1) / (double)r->of[s].points);
     fputs("\n\n", f);
@@ -271,6 +287,20 @@ static void name_variant(const kvr_roofline *r, size_t k, char *text, size_t siz
                  kvr_word_at(&r->layout, (uint64_t)v->layout));
 }
 
+/* VARIANT_READS: 1 where the variant reads the KV; ALIASED: points that do not. */
+static void put_aliased(const kvr_roofline *r) {
+  FILE *f = r->job->vars;
+  double aliased = 0;
+  fprintf(f, "array VARIANT_READS[%zu]\n", r->variant_count ? r->variant_count : 1);
+  for (size_t k = 0; k < r->variant_count; k++) fprintf(f, "VARIANT_READS[%zu] = 1\n", k + 1);
+  for (uint64_t i = 0; i < r->points.rows; i++) {
+    if (!kvr_is_aliased(r, i)) continue;
+    aliased++;
+    if (r->variant_of[i] < KVR_VARIANTS) fprintf(f, "VARIANT_READS[%zu] = 0\n", r->variant_of[i] + 1);
+  }
+  kvr_put_number(f, "ALIASED", aliased);
+}
+
 static void put_names(const kvr_roofline *r) {
   FILE *f = r->job->vars;
   uint64_t kernels = r->kernel.n < KVR_KERNELS ? r->kernel.n : KVR_KERNELS;
@@ -285,6 +315,7 @@ static void put_names(const kvr_roofline *r) {
     name_variant(r, k, text, sizeof text);
     put_name(f, "VARIANT_NAME", k, text, 136);
   }
+  put_aliased(r);
 }
 
 /* ---- ranges and counts of what there is ---- */
@@ -343,7 +374,7 @@ typedef struct ends {
   uint64_t fast, slow; /* UINT64_MAX: no time at all */
 } ends;
 
-/* Fastest and slowest kernel that reads the KV, at the longest prefix that has times. */
+/* Fastest and slowest kernel that reads the KV (aliased slots do not), at the longest prefix that has times. */
 static ends find_ends(const kvr_roofline *r) {
   ends e = {UINT64_MAX, UINT64_MAX};
   double longest = -1;
@@ -363,18 +394,8 @@ static const char *told(const kvr_roofline *r, uint64_t i) {
   return isfinite(kvr_at(r, R_MEASURED, i)) ? "measured" : "modelled";
 }
 
-static void find_times(const kvr_roofline *r) {
-  ends e = find_ends(r);
-  if (e.fast == UINT64_MAX) {
-    bool times = false;
-    for (uint64_t i = 0; i < r->points.rows; i++) times |= kvr_best_time(r, i) > 0;
-    const char *what = r->points.rows == 0 ? ""
-                       : times             ? "No KV is read at prefix 0: there are times, but no rate of reading it."
-                                           : "No measured and no modelled time of a kernel that reads the KV: floors only.";
-    kvr_put_finding(r->job, "FIND_TIME", "%s", what);
-    kvr_put_finding(r->job, "FIND_BANDWIDTH", "%s", what);
-    return;
-  }
+/* Several kernels have times. */
+static void find_two(const kvr_roofline *r, ends e) {
   kvr_put_finding(
       r->job, "FIND_TIME",
       "At prefix %s: fastest %s, %s (%s, %.1f times its floor); slowest %s, %s (%s, %.1f times its floor).",
@@ -391,6 +412,46 @@ static void find_times(const kvr_roofline *r) {
                   kvr_kernel_of(r, e.slow),
                   kvr_si(kvr_kv_bytes(r, e.slow) / kvr_best_time(r, e.slow), "B/s").text, told(r, e.slow),
                   kvr_si(dram, "B/s").text);
+}
+
+/* One kernel has times: its layouts are what differs. */
+static void find_one(const kvr_roofline *r, ends e) {
+  const double dram = kvr_roof_named(r, r->bandwidth, r->bandwidths, "dram");
+  char slow[2][200] = {"", ""};
+  if (e.slow != e.fast) {
+    const char *layout = kvr_word_at(&r->layout, (uint64_t)kvr_at(r, R_LAYOUT, e.slow));
+    (void)snprintf(slow[0], sizeof slow[0], "; slowest: %.60s, %s", layout, kvr_time(kvr_best_time(r, e.slow)).text);
+    (void)snprintf(slow[1], sizeof slow[1], ", %.60s %s", layout,
+                   kvr_si(kvr_kv_bytes(r, e.slow) / kvr_best_time(r, e.slow), "B/s").text);
+  }
+  const char *layout = kvr_word_at(&r->layout, (uint64_t)kvr_at(r, R_LAYOUT, e.fast));
+  kvr_put_finding(r->job, "FIND_TIME", "At prefix %s: %s takes %s (%s, %s, %.1f times its floor)%s.",
+                  kvr_count(kvr_at(r, R_PREFIX, e.fast)).text, kvr_kernel_of(r, e.fast), kvr_time(kvr_best_time(r, e.fast)).text,
+                  layout, told(r, e.fast), kvr_best_time(r, e.fast) / kvr_at(r, R_FLOOR, e.fast), slow[0]);
+  kvr_put_finding(r->job, "FIND_BANDWIDTH", "Useful KV bytes over time of %s, at prefix %s: %s %s (%s)%s. DRAM ceiling: %s.",
+                  kvr_kernel_of(r, e.fast), kvr_count(kvr_at(r, R_PREFIX, e.fast)).text, layout,
+                  kvr_si(kvr_kv_bytes(r, e.fast) / kvr_best_time(r, e.fast), "B/s").text, told(r, e.fast), slow[1],
+                  kvr_si(dram, "B/s").text);
+}
+
+static void find_times(const kvr_roofline *r) {
+  ends e = find_ends(r);
+  if (e.fast == UINT64_MAX) {
+    bool times = false, aliased = false;
+    for (uint64_t i = 0; i < r->points.rows; i++) {
+      times |= kvr_best_time(r, i) > 0;
+      aliased |= kvr_best_time(r, i) > 0 && kvr_is_aliased(r, i);
+    }
+    const char *what = r->points.rows == 0 ? ""
+                       : aliased           ? "Only runs on aliased slots have times: there is no rate of reading the KV."
+                       : times             ? "No KV is read at prefix 0: there are times, but no rate of reading it."
+                                           : "No measured and no modelled time of a kernel that reads the KV: floors only.";
+    kvr_put_finding(r->job, "FIND_TIME", "%s", what);
+    kvr_put_finding(r->job, "FIND_BANDWIDTH", "%s", what);
+    return;
+  }
+  if (kvr_at(r, R_KERNEL, e.fast) == kvr_at(r, R_KERNEL, e.slow)) find_one(r, e);
+  else find_two(r, e);
 }
 
 static void find_ridge(const kvr_roofline *r) {
@@ -586,6 +647,7 @@ kv_status kvr_export_roofline(kvr_job *job, kv_error *err) {
   kv_status st = read_attributes(r, err);
   if (!st) st = kvr_table_load(&job->src, "points", point_columns, R_COLUMNS, &r->points, err);
   if (!st) st = read_words(r, err);
+  if (!st) st = check_rows(r, err);
   if (!st) st = check_indices(r, err);
   if (!st) choose_pages(r, job);
   if (!st) st = export_all(r, err);

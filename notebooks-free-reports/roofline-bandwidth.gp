@@ -6,6 +6,7 @@ NOTE = SERIES == 0 ? "This dataset holds no point." : AT_ZERO > 0 && AT_ZERO == 
 load 'page.gp'
 if (!strlen(NOTE)) {
   load 'roofline-key.gp'
+  if (ALIASED > 0) { set label 903 sprintf("%.0f runs on slots aliased to\na few rows read no KV and\nare not drawn", ALIASED) at screen 0.757,0.305 left font FACE.",9" tc rgb GREY }
   load 'roofline-prefix.gp'
   TOP = BW_COUNT > 0 ? BW_VALUE[1] : BANDWIDTH_HIGH > 0 ? BANDWIDTH_HIGH : 1e4
   if (BW_COUNT > 1) { do for [k = 2:int(BW_COUNT)] { TOP = larger(TOP, BW_VALUE[k]) } }
@@ -28,6 +29,6 @@ if (!strlen(NOTE)) {
        for [s = 0:int(SERIES) - 1] '' index s using 1:8:9:10 with yerrorbars pt 0 lw 1.2 dt 1 lc rgb colour(SERIES_KERNEL[s + 1]), \
        for [s = 0:int(SERIES) - 1] '' index s using 1:8 with linespoints pt filled(SERIES_KERNEL[s + 1]) ps 1 \
          lw 1.8 dt dash(SERIES_VARIANT[s + 1]) lc rgb colour(SERIES_KERNEL[s + 1]), \
-       @KERNEL_KEY, @VARIANT_KEY, @STATUS_KEY
+       @KERNEL_KEY, @VARIANT_READ_KEY, @STATUS_KEY
 }
 unset multiplot

@@ -47,6 +47,9 @@ if (!strlen(NOTE)) {
   GAP_X = 0.022; GAP_Y = 0.105
   W = (RIGHT - LEFT - (ACROSS - 1) * GAP_X) / ACROSS
   H = (HIGH - LOW - (DOWN - 1) * GAP_Y) / DOWN
+  # A level at one prefix is drawn half an octave to either side.
+  SIDE = 2 ** 0.5
+  level(s, p, y) = SERIES_KERNEL[s + 1] == p && SERIES_DOT[s + 1] > 0 ? y : NaN
   do for [p = 0:PANELS - 1] {
     C = p % ACROSS
     R = p / ACROSS
@@ -61,6 +64,10 @@ if (!strlen(NOTE)) {
            lw 2.4 dt 1 lc rgb "#9a9a9a", \
          for [s = 0:int(SERIES) - 1] '' index s using 1:(SERIES_KERNEL[s + 1] == p ? $18 : NaN) with lines lw 1.2 dt 2 lc rgb GREY, \
          for [s = 0:int(SERIES) - 1] '' index s using 1:(SERIES_KERNEL[s + 1] == p ? $19 : NaN) with lines lw 1.2 dt 3 lc rgb GREY, \
+         for [s = 0:int(SERIES) - 1] '' index s using ($1 / SIDE):(level(s, p, $17)):($1 * (SIDE - 1 / SIDE)):(0) with vectors nohead \
+           lw 2.4 dt 1 lc rgb "#9a9a9a", \
+         for [s = 0:int(SERIES) - 1] '' index s using ($1 / SIDE):(level(s, p, $18)):($1 * (SIDE - 1 / SIDE)):(0) with vectors nohead lw 1.2 dt 2 lc rgb GREY, \
+         for [s = 0:int(SERIES) - 1] '' index s using ($1 / SIDE):(level(s, p, $19)):($1 * (SIDE - 1 / SIDE)):(0) with vectors nohead lw 1.2 dt 3 lc rgb GREY, \
          for [s = 0:int(SERIES) - 1] '' index s using 1:(SERIES_KERNEL[s + 1] == p ? $17 : NaN) with points pt 1 ps 0.5 lc rgb "#9a9a9a", \
          for [s = 0:int(SERIES) - 1] '' index s using 1:(SERIES_KERNEL[s + 1] == p ? $16 : NaN) with linespoints \
            pt hollow(p) ps 0.9 lw 1.2 dt dash(SERIES_VARIANT[s + 1]) lc rgb colour(p), \

@@ -47,6 +47,7 @@ smaller(a, b) = a < b ? a : b
 # and hollow marks. Macros are expanded when a block { } is read, so they must stand here, ahead of the figure script.
 KERNEL_KEY = 'for [k = 0:int(KERNELS) - 1] keyentry with points pt filled(k) ps 1.1 lc rgb colour(k) title KERNEL_NAME[k + 1]'
 VARIANT_KEY = 'for [v = 0:int(VARIANTS) - 1] keyentry with lines lw 1.8 dt dash(v) lc rgb INK title VARIANT_NAME[v + 1]'
+VARIANT_READ_KEY = 'for [v = 0:int(VARIANTS) - 1] keyentry with lines lw 1.8 dt dash(v) lc rgb INK title VARIANT_READS[v + 1] ? VARIANT_NAME[v + 1] : ""'
 STATUS_KEY = 'keyentry with points pt 7 ps 1 lc rgb GREY title MEASURED > 0 ? "measured (whisker: range)" : "", '. \
   'keyentry with points pt 6 ps 1 lw 1.4 lc rgb GREY title MODELLED > 0 ? "modelled" : "", '. \
   'keyentry with points pt 1 ps 0.9 lw 1.2 lc rgb GREY title "floor T0"'
