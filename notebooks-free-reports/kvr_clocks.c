@@ -61,7 +61,7 @@ static void put_clock_rows(const kvr_roofline *r, const kvr_table *t, FILE *f) {
   kvr_put_number(r->job->vars, "POWER_MOST", s[C_POWER].high);
   kvr_put_number(r->job->vars, "TEMPERATURE_MOST", s[C_TEMPERATURE].high);
   kvr_put_number(r->job->vars, "THROTTLED", (double)throttled);
-  kvr_put_text(r->job->vars, "CLOCK_STRETCH", "the next prefix, in tokens");
+  kvr_put_text(r->job->vars, "CLOCK_STRETCH", "the next prefix, in tokens, k = 1024");
   kvr_put_number(r->job->vars, "CLOCK_ROTATE", 0);
   if (!isfinite(s[C_SM].high))
     kvr_put_finding(r->job, "FIND_CLOCKS", "The driver told no clock: times cannot be tied to one.");
@@ -80,7 +80,7 @@ static void put_stretches(const kvr_roofline *r, FILE *f) {
   for (uint64_t i = 1; i <= r->points.rows; i++) {
     if (i < r->points.rows && kvr_at(r, R_PREFIX, i) == kvr_at(r, R_PREFIX, from)) continue;
     char text[40];
-    (void)snprintf(text, sizeof text, "%s", kvr_amount(kvr_at(r, R_PREFIX, from)).text);
+    (void)snprintf(text, sizeof text, "%s", kvr_tokens(kvr_at(r, R_PREFIX, from)).text);
     kvr_put_cell(f, (double)from + 0.5);
     kvr_put_cell(f, 0.5 * (double)(from + i + 1));
     kvr_put_word(f, i - from >= (r->points.rows + 19) / 20 ? text : "");

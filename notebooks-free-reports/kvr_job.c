@@ -135,6 +135,19 @@ static void lay_rows(const kvr_cover *c, const cover_sizes *s, cover_pen *pen) {
   }
 }
 
+static void lay_verdict(const kvr_cover *c, const cover_sizes *s, cover_pen *pen) {
+  char lines[2400];
+  double top = pen->y;
+  (void)kvr_wrap(c->verdict, s->verdict, true, WIDE - 32, s->verdict_lines, lines, sizeof lines);
+  pen->y += 3;
+  cover_pen measure = {.f = NULL, .y = pen->y};
+  put_lines(&measure, 0, s->verdict, true, "", lines);
+  put_box(pen, LEFT, top, LEFT + WIDE, measure.y + 8, "#eaf1f7");
+  put_box(pen, LEFT, top, LEFT + 6, measure.y + 8, "#0072B2");
+  put_lines(pen, LEFT + 18, s->verdict, true, "#000000", lines);
+  pen->y += 14;
+}
+
 /* Returns the page's height in pt. */
 static double lay_cover(const kvr_cover *c, const cover_sizes *s, FILE *f) {
   char lines[2400];
@@ -142,16 +155,8 @@ static double lay_cover(const kvr_cover *c, const cover_sizes *s, FILE *f) {
   put_lines(&pen, LEFT, 11, true, "#0072B2", c->kind);
   (void)kvr_wrap(c->title, 17, true, WIDE, 2, lines, sizeof lines);
   put_lines(&pen, LEFT, 17, true, "#000000", lines);
-  double top = pen.y += 9;
-  (void)kvr_wrap(*c->verdict ? c->verdict : "No verdict is recorded in this dataset.", s->verdict, true,
-                 WIDE - 32, s->verdict_lines, lines, sizeof lines);
-  pen.y += 3;
-  cover_pen measure = {.f = NULL, .y = pen.y};
-  put_lines(&measure, 0, s->verdict, true, "", lines);
-  put_box(&pen, LEFT, top, LEFT + WIDE, measure.y + 8, "#eaf1f7");
-  put_box(&pen, LEFT, top, LEFT + 6, measure.y + 8, "#0072B2");
-  put_lines(&pen, LEFT + 18, s->verdict, true, "#000000", lines);
-  pen.y += 14;
+  pen.y += 9;
+  if (*c->verdict) lay_verdict(c, s, &pen);
   (void)kvr_wrap(c->problem, s->problem, false, WIDE, 4, lines, sizeof lines);
   put_lines(&pen, LEFT, s->problem, false, "#000000", lines);
   pen.y += 8;
@@ -161,7 +166,7 @@ static double lay_cover(const kvr_cover *c, const cover_sizes *s, FILE *f) {
 
 kv_status kvr_cover_write(const kvr_job *job, const kvr_cover *cover, kv_error *err) {
   static const cover_sizes sizes[] = {{24, 13, 11.5, 4, 3}, {21, 12.5, 11, 5, 3}, {18, 12, 10, 6, 3},
-                                      {16, 11, 9, 7, 3},    {14, 10, 8.5, 8, 2},  {12, 9, 8, 8, 1}};
+                                      {16, 11, 9, 7, 3},    {14, 10, 8.5, 10, 2}, {12, 9, 8, 15, 2}};
   const size_t last = sizeof sizes / sizeof *sizes - 1;
   size_t i = 0;
   FILE *f;

@@ -32,7 +32,7 @@ typedef struct kvr_job {
 typedef struct kvr_cover {
   const char *kind; /* "Pool replay" */
   char title[512];  /* what was looked at */
-  char verdict[2048];
+  char verdict[2048]; /* "": no box */
   char problem[1024];
   size_t rows;
   struct {

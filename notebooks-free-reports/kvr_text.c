@@ -110,7 +110,7 @@ static size_t head_that_fits(const char *text, double size, bool bold, double wi
       *skip = cut + (text[cut] == ' ');
       return cut;
     }
-    if (text[at] == ' ') blank = at;
+    if (text[at] == ' ' && text[at + 1] != '%') blank = at; /* "8.1 %" stays together */
     at += n ? n : 1;
   }
   *skip = at + (text[at] == '\n');
@@ -166,6 +166,15 @@ kvr_word kvr_count(double value) {
   } else {
     return kvr_si(value, "");
   }
+  return w;
+}
+
+kvr_word kvr_tokens(double value) {
+  int power;
+  if (!(value >= 1024 && value <= 0x1p40) || frexp(value, &power) != 0.5) return kvr_count(value);
+  kvr_word w;
+  power--; /* value is 2^power */
+  (void)snprintf(w.text, sizeof w.text, "%d%c", 1 << power % 10, " kMGT"[power / 10]);
   return w;
 }
 

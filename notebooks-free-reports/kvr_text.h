@@ -35,7 +35,7 @@ void kvr_put_word(FILE *f, const char *text);
  * than narrow for the rest. */
 double kvr_width(const char *text, double size, bool bold);
 
-/* Breaks text at blanks (words that are longer: anywhere) so that no line is wider than `width` points; at
+/* Breaks text at blanks, but not before a % (words that are longer: anywhere) so that no line is wider than `width` points; at
  * most `lines` lines, the last cut with an ellipsis. Returns the number of lines in out. */
 size_t kvr_wrap(const char *text, double size, bool bold, double width, size_t lines, char *out,
                 size_t out_size);
@@ -46,6 +46,7 @@ typedef struct kvr_word {
   char text[40];
 } kvr_word;
 kvr_word kvr_count(double value);
+kvr_word kvr_tokens(double value); /* powers of two from 1024 as "1k", "128k", "1M"; others as kvr_count */
 kvr_word kvr_bytes(double value);
 kvr_word kvr_amount(double value); /* 3.26, 152, "16,600": three digits, in full */
 kvr_word kvr_si(double value, const char *unit);

@@ -8,12 +8,12 @@ if (SERIES > 0) {
   set rmargin at screen 0.957
   set tmargin at screen 0.83
   set bmargin at screen 0.155
-  set logscale xy 2
-  set xrange [*:*] noextend
+  load 'roofline-prefix.gp'
+  set logscale y 2
   set yrange [0.5:2] noextend
   set autoscale y
   set format y "%.3g"
-  set xlabel "prefix (tokens, log)"
+  set xlabel "prefix (tokens, k = 1024; log)"
   set ylabel "time after / time before (log)"
   set key top right
   plot 1 with lines lw 1.6 lc rgb GREY title "equal", 1.05 with lines lw 0.9 dt 2 lc rgb GREY title "5 %", 1 / 1.05 with lines lw 0.9 dt 2 lc rgb GREY notitle, \

@@ -14,10 +14,14 @@ if (SERIES > 0) {
     set lmargin at screen 0.075 + p * (W + 0.05)
     set rmargin at screen 0.075 + p * (W + 0.05) + W
     set tmargin at screen 0.79
-    set bmargin at screen 0.155
-    set xrange [-0.6:*]
+    set bmargin at screen STEP_LETTERS > 4 ? 0.185 : 0.155
+    stats 'step.tsv' index p using 1 nooutput
+    set xrange [-0.6:STATS_records - 0.4]
     set yrange [0:*]
+    set offsets 0, 0, graph (p == 0 && STATS_records < 5 ? 0.4 : 0), 0 # room for the key
     set xtics scale 0
+    # Labels that would run into each other are turned.
+    if (STEP_LETTERS > 4) { set xtics rotate by 30 right font FACE.",10" }
     set xlabel "context (tokens, k = 1024)"
     if (p == 0) { set ylabel "step (ms)" } else { unset ylabel }
     set label 1 SERIES_NAME[p + 1] at graph 0,1 left offset 0,0.9 font FACE.":Bold,11"

@@ -2,19 +2,19 @@
 # Axes are 10 us to 100 ms and 40 % to either side, wider only where a point lies outside.
 TITLE = "Predicted against measured"
 FINDING = FIND_VALIDATE
-NOTE = SERIES > 0 ? "" : "This dataset holds no point."
+NOTE = SERIES > 0 ? "" : "No point of this dataset has a prediction."
 load 'page.gp'
 if (SERIES > 0) {
   KEY_COLUMNS = 5
-  KEY_ROWS = SERIES > 2 ? 3 : 1
+  KEY_ROWS = SERIES > 2 ? int(larger(3, ceil((SERIES + 3) / 5.0))) : 1
   load 'key-open.gp'
   plot 2 notitle, \
     keyentry with lines lw 1.6 lc rgb GREY title "equal", keyentry with lines lw 0.9 dt 2 lc rgb GREY title "12 %", keyentry with lines lw 0.9 dt 3 lc rgb GREY title "30 %", \
-    for [s = 0:int(SERIES) - 1] keyentry with points pt filled(s) ps 0.9 lc rgb colour(s) title SERIES_DRAWN[s + 1] ? SERIES_NAME[s + 1] : ""
+    for [s = 0:int(SERIES) - 1] keyentry with points pt filled(s) ps 0.9 lc rgb colour(s) title SERIES_NAME[s + 1]
   load 'key-close.gp'
   set lmargin at screen 0.1
   set rmargin at screen 0.50
-  set tmargin at screen 0.755
+  set tmargin at screen 0.755 - 0.025 * larger(0, KEY_ROWS - 3)
   set bmargin at screen 0.155
   set logscale xy 10
   T_LOW = VALIDATE_LOW > 0 ? smaller(10.0, decade_below(VALIDATE_LOW)) : 10.0
