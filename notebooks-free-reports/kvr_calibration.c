@@ -19,7 +19,7 @@
 #include "kvr_job.h"
 #include "kvr_text.h"
 
-enum { MOST_ROWS = 20, MOST_SERIES = 8 };
+enum { MOST_ROWS = 20, MOST_LATENCIES = 36, MOST_SERIES = 8 };
 
 enum {
   B_ROW,
@@ -327,19 +327,42 @@ static void latency_line(const calibration *c, FILE *f, uint64_t row, uint64_t i
   fputc('\n', f);
 }
 
-static kv_status put_latencies(const calibration *c, kv_error *err) {
-  FILE *f;
-  uint64_t n = c->latencies.rows, rows = n < MOST_ROWS ? n : MOST_ROWS;
-  uint64_t *order = calloc((size_t)n + 1, sizeof *order);
-  if (!order) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", c->job->src.path);
+/* Latencies that the page's sentence and other pages name: shown whatever is left out. */
+static bool cited(const calibration *c, uint64_t i) {
+  static const char *const names[] = {"latency_dram", "latency_l2", "launch_eager", "launch_graph_node"};
+  for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+    if (!strcmp(word_at(&c->latency, i), names[k])) return true;
+  return false;
+}
+
+/* Shortest first; of more than the page has room for the longest go, but for those cited. */
+static uint64_t choose_latencies(const calibration *c, uint64_t *order) {
+  uint64_t n = c->latencies.rows, kept = 0, over = n > MOST_LATENCIES ? n - MOST_LATENCIES : 0;
   for (uint64_t i = 0; i < n; i++) order[i] = i;
   sorting = &c->latencies;
   qsort(order, (size_t)n, sizeof *order, by_latency);
   sorting = NULL;
+  for (uint64_t k = n; k-- > 0 && over > 0;)
+    if (!cited(c, order[k])) {
+      order[k] = UINT64_MAX;
+      over--;
+    }
+  for (uint64_t k = 0; k < n; k++)
+    if (order[k] != UINT64_MAX) order[kept++] = order[k];
+  return kept;
+}
+
+static kv_status put_latencies(const calibration *c, kv_error *err) {
+  FILE *f;
+  uint64_t n = c->latencies.rows;
+  uint64_t *order = calloc((size_t)n + 1, sizeof *order);
+  if (!order) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", c->job->src.path);
+  uint64_t rows = choose_latencies(c, order);
   kv_status st = kvr_job_open(c->job, "latencies.tsv", &f, err);
   for (uint64_t k = 0; k < rows && !st; k++) latency_line(c, f, k, order[k]);
   free(order);
   kvr_put_number(c->job->vars, "LATENCIES", (double)rows);
+  kvr_put_number(c->job->vars, "LATENCIES_LEFT_OUT", (double)(n - rows));
   double dram = latency(c, "latency_dram"), l2 = latency(c, "latency_l2"), launch = latency(c, "launch_eager"),
          node = latency(c, "launch_graph_node");
   if (!isfinite(dram) && !isfinite(l2) && !isfinite(launch))
@@ -651,28 +674,56 @@ static kv_status put_flight(const calibration *c, kv_error *err) {
 
 /* The microbenchmark that a point belongs to; chains of one instruction each go together. */
 static const char *group_of(const char *name) {
-  return !strncmp(name, "chain_", 6)                                          ? "chains"
-         : !strcmp(name, "latency_loaded")                                    ? "loaded"
-         : !strncmp(name, "latency_", 8)                                      ? "latency"
-         : !strncmp(name, "launch_", 7) || !strcmp(name, "timer_floor")       ? "launch"
-                                                                              : name;
+  static const struct {
+    const char *begin, *group;
+  } groups[] = {{"latency_loaded", "loaded"}, {"latency_", "latency"}, {"memory_line", "latency"}, {"launch_", "launch"},
+                {"timer_floor", "launch"},    {"chain_", "chains"},    {"hop_", "chains"},         {"branch_", "chains"},
+                {"fetch_", "chains"},         {"copy_", "chains"}};
+  for (size_t k = 0; k < sizeof groups / sizeof *groups; k++)
+    if (!strncmp(name, groups[k].begin, strlen(groups[k].begin))) return groups[k].group;
+  return name;
 }
 
-static void clock_blocks(const calibration *c, FILE *f) {
+typedef struct block {
+  uint64_t first;
+  double middle, right, place; /* place: of its label */
+} block;
+
+static size_t find_blocks(const calibration *c, block *list) {
+  size_t n = 0;
   uint64_t from = 0;
-  double last = -1e9, room = (double)c->bench.rows / 55; /* points that a label needs */
   for (uint64_t i = 1; i <= c->bench.rows; i++) {
-    const char *group = group_of(word_at(&c->name, from));
-    if (i < c->bench.rows && !strcmp(group, group_of(word_at(&c->name, i)))) continue;
-    double middle = fmax(0.5 * (double)(from + i + 1), last + room);
-    kvr_put_cell(f, (double)from + 0.5);
-    kvr_put_cell(f, middle);
-    kvr_put_word(f, group);
-    fputc('\n', f);
-    last = middle;
+    if (i < c->bench.rows && !strcmp(group_of(word_at(&c->name, from)), group_of(word_at(&c->name, i)))) continue;
+    list[n++] = (block){.first = from, .middle = 0.5 * (double)(from + i + 1)};
     from = i;
   }
-  if (c->bench.rows == 0) fputs("NaN\tNaN\t\n", f);
+  return n;
+}
+
+/* Moves labels apart to `room`: the mean of pushing them right and pushing them left, so that a cluster stays where it is. */
+static void spread(block *list, size_t n, double room) {
+  double before = -INFINITY, after = INFINITY;
+  for (size_t k = 0; k < n; k++) list[k].right = before = fmax(list[k].middle, before + room);
+  for (size_t k = n; k-- > 0;) {
+    after = fmin(list[k].middle, after - room);
+    list[k].place = 0.5 * (list[k].right + after);
+  }
+}
+
+static kv_status clock_blocks(const calibration *c, FILE *f, kv_error *err) {
+  block *list = calloc((size_t)c->bench.rows + 1, sizeof *list);
+  if (!list) return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", c->job->src.path);
+  size_t n = find_blocks(c, list);
+  spread(list, n, (double)c->bench.rows / 48); /* points that a label needs */
+  for (size_t k = 0; k < n; k++) {
+    kvr_put_cell(f, (double)list[k].first + 0.5);
+    kvr_put_cell(f, list[k].place);
+    kvr_put_word(f, group_of(word_at(&c->name, list[k].first)));
+    fputc('\n', f);
+  }
+  if (n == 0) fputs("NaN\tNaN\t\n", f);
+  free(list);
+  return KV_OK;
 }
 
 static void extend(double *low, double *high, double v) {
@@ -717,8 +768,9 @@ static kv_status put_clocks(const calibration *c, kv_error *err) {
   st = kvr_job_close(c->job, &f, err);
   if (!st) st = kvr_job_open(c->job, "clocks-blocks.tsv", &f, err);
   if (st) return st;
-  clock_blocks(c, f);
-  return kvr_job_close(c->job, &f, err);
+  st = clock_blocks(c, f, err);
+  kv_status closed = kvr_job_close(c->job, &f, st ? NULL : err);
+  return st ? st : closed;
 }
 
 /* ---- the first page ---- */

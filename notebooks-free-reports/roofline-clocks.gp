@@ -33,7 +33,8 @@ if (!strlen(NOTE)) {
   set format x "%g"
   set xlabel "points in the order they were measured (dotted: ".CLOCK_STRETCH.")"
   TOP = (TEMPERATURE_MOST > 0 ? TEMPERATURE_MOST : 1) * 1.3
-  plot 'clocks-blocks.tsv' using 1:(0):(0):(TOP) with vectors nohead lw 0.8 dt 3 lc rgb GREY, \
+  FOOT_OF = CLOCK_ROTATE > 0 ? 0.5 * TOP : 0 # above the labels
+  plot 'clocks-blocks.tsv' using 1:(FOOT_OF):(0):(TOP - FOOT_OF) with vectors nohead lw 0.8 dt 3 lc rgb GREY, \
        '' using 2:(CLOCK_ROTATE > 0 ? TOP * 0.03 : TOP * 0.92):3 with labels @CLOCK_LABEL font FACE.",9", \
        'clocks.tsv' using 1:5 with linespoints pt 7 ps 0.4 lw 1.6 lc rgb "#009E73"
 }
