@@ -23,6 +23,7 @@ typedef struct workshop {
   const char *dir;
   const char *name;
   char folder[PATH_MAX]; /* "" until it exists */
+  bool made;             /* dir was not there before: it goes again unless something is published */
 } workshop;
 
 void kvr_report_name(const char *dataset, char *name, size_t size) {
@@ -35,7 +36,7 @@ void kvr_report_name(const char *dataset, char *name, size_t size) {
   }
 }
 
-static kv_status make_folders(const char *dir, kv_error *err) {
+static kv_status make_folders(const char *dir, bool *made, kv_error *err) {
   char path[PATH_MAX];
   size_t n = strlen(dir);
   if (n == 0 || n + 64 > sizeof path)
@@ -44,7 +45,9 @@ static kv_status make_folders(const char *dir, kv_error *err) {
   for (size_t i = 1; i <= n; i++) {
     if (path[i] != '/' && path[i] != '\0') continue;
     path[i] = '\0';
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+    bool fresh = mkdir(path, 0777) == 0;
+    *made |= fresh;
+    if (!fresh && errno != EEXIST)
       return kv_fail(err, KV_ERR_IO, "%s: report folder cannot be made: %s", dir, strerror(errno));
     path[i] = i == n ? '\0' : '/';
   }
@@ -53,11 +56,12 @@ static kv_status make_folders(const char *dir, kv_error *err) {
 
 /* Inside the target folder, so that the final renames stay within one file system. */
 static kv_status open_workshop(workshop *w, kv_error *err) {
-  kv_status st = make_folders(w->dir, err);
+  kv_status st = make_folders(w->dir, &w->made, err);
   if (st) return st;
   (void)snprintf(w->folder, sizeof w->folder, "%s/.kvroof-report-XXXXXX", w->dir);
   if (mkdtemp(w->folder)) {
-    kv_clean_watch(w->folder);
+    kv_clean_watch(w->folder); /* first: what is watched is removed in this order */
+    if (w->made) kv_clean_watch(w->dir);
     return KV_OK;
   }
   w->folder[0] = '\0';
@@ -76,6 +80,10 @@ static void close_workshop(workshop *w) {
   if (w->folder[0]) (void)rmdir(w->folder);
   kv_clean_forget(w->folder);
   w->folder[0] = '\0';
+  if (w->made) { /* only where it is empty */
+    (void)rmdir(w->dir);
+    kv_clean_forget(w->dir);
+  }
 }
 
 /* Scripts are seen through links: whatever their folder is called, gnuplot gets plain names. */
@@ -221,6 +229,7 @@ static kv_status publish_one(const workshop *w, const char *file, const char *en
 /* Pictures first: the PDF that people open appears when the rest is there. */
 static kv_status publish(const workshop *w, const kvr_job *job, kv_error *err) {
   kv_status st = KV_OK;
+  kv_clean_forget(w->dir); /* from here on it holds something to keep */
   for (size_t i = 0; i < job->page_count && !st; i++) {
     char file[32], ending[96];
     (void)snprintf(file, sizeof file, "page-%02zu.png", i + 1);
