@@ -2,13 +2,16 @@
  * KVROOF_KEEP_REPORTS=DIR the reports of the larger ones are left in DIR, to be looked at. */
 #include <dirent.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "calibration.h"
+#include "kv_clean.h"
 #include "kv_h5.h"
 #include "kv_test.h"
 #include "kvr_text.h"
@@ -310,6 +313,13 @@ static void measured_runs_show_layouts_and_resources(void) {
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "L1 by extend_serial_32x64, 61 %")); /* counted wavefronts of one SM */
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "keeps 8 of 132 SMs busy"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "split_verify, 37 % of the DRAM's"));
+    /* the run on aliased slots takes 126 us: no time of reading 1.73 TB/s */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "split_verify 1.66 TB/s"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "fastest split_verify, 132 us"));
+    CU_ASSERT_PTR_NULL(strstr(text, "1.73 TB/s"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "20 runs on slots aliased to"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "128k")); /* a stretch of the clocks' page */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "split_verify is 2.83x")); /* the verdict's last sentence is not cut */
   }
   free(text);
   keep(aged, "roofline-aged");
@@ -318,6 +328,94 @@ static void measured_runs_show_layouts_and_resources(void) {
   replace_column(aged, "points/blocks", 3, 8);
   CU_ASSERT_EQUAL(kvr_report(aged, kv_tmp("aged-2"), share(), NULL, &err), KV_ERR_INPUT);
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "points/blocks"));
+}
+
+/* More latencies than the page has room for: the longest go, but not those that it cites. */
+static void cited_latencies_stay(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char file[1024];
+  const char *names[40];
+  double seconds[40], cycles[40], points[40];
+  strcpy(file, kv_tmp("many.h5"));
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-ceilings.h5"), file), 0);
+  for (int i = 0; i < 40; i++) {
+    names[i] = i == 0 ? "latency_dram" : i < 3 ? "the_longest" : "short";
+    seconds[i] = i == 0 ? 1 : i < 3 ? 0.5 : 1e-8;
+    cycles[i] = points[i] = 0;
+  }
+  static const char *const columns[] = {"latencies/value", "latencies/low", "latencies/high", "latencies/cycles", "latencies/point"};
+  hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(h >= 0);
+  for (size_t c = 0; c < 5; c++) {
+    CU_ASSERT(H5Ldelete(h, columns[c], H5P_DEFAULT) >= 0);
+    CU_ASSERT_EQUAL(kv_h5_write(h, columns[c], H5T_IEEE_F64LE, 40, c < 3 ? seconds : c == 3 ? cycles : points, "s", "x", KV_H5_SMALL, NULL), KV_OK);
+  }
+  CU_ASSERT(H5Ldelete(h, "latencies/name", H5P_DEFAULT) >= 0 && H5Ldelete(h, "latencies/source", H5P_DEFAULT) >= 0);
+  CU_ASSERT_EQUAL(kv_h5_write_strings(h, "latencies/name", 40, names, "x", NULL), KV_OK);
+  CU_ASSERT_EQUAL(kv_h5_write_strings(h, "latencies/source", 40, names, "x", NULL), KV_OK);
+  (void)H5Fclose(h);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("many"), &err), KV_OK);
+  char *text = pdf_text(kv_tmp("many/many.pdf"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "36 of 40, the longest left out"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "latency_dram"));
+    CU_ASSERT_PTR_NULL(strstr(text, "the_longest"));
+  }
+  free(text);
+}
+
+/* The model against measurement, drawn from what the program writes: every kernel with a prediction, and the gains. */
+static void validation_shows_kernels_and_gains(void) {
+  static const char *const figures[] = {"summary", "validate", "gains"};
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char file[1024];
+  strcpy(file, kv_tmp("valid.h5"));
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "'%s' validate -q -o '%s'", kv_program("roofline"), file), 0);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("valid"), &err), KV_OK);
+  expect_report(kv_tmp("valid"), "valid", figures, 3);
+  char *text = pdf_text(kv_tmp("valid/valid.pdf"));
+  if (text) {
+    CU_ASSERT(strstr(text, "sglang_extend_32x64") && strstr(text, "sglang_extend_32x32"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "points have no prediction"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "no prediction of planted_copy"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "shared reads: "));
+    CU_ASSERT(strstr(text, "Predicted times are off by") && strstr(text, "gains of a fix are off by"));
+    CU_ASSERT_PTR_NULL(strstr(text, "No verdict"));
+  }
+  free(text);
+  keep(file, "validate");
+  expect_named_when_gone(file, "gains/predicted");
+  expect_named_when_gone(file, "gains/fix");
+  hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT); /* an older file */
+  CU_ASSERT(h >= 0 && H5Ldelete(h, "gains", H5P_DEFAULT) >= 0);
+  (void)H5Fclose(h);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("valid-2"), &err), KV_OK);
+  expect_report(kv_tmp("valid-2"), "valid", figures, 2);
+}
+
+/* First pages say what the second finds; a comparison names both sides. */
+static void covers_say_what_is_found(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char step[1024], ratio[1024], *text;
+  strcpy(step, kv_tmp("steps.h5"));
+  strcpy(ratio, kv_tmp("ratio.h5"));
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "'%s' step --gpu sm_120 --prefix 131072 -q -o '%s'", kv_program("roofline"), step), 0);
+  const char *measured = kv_source("models/measured");
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "'%s' compare '%s/h200-verify-8.h5' '%s/h200-as-sm120-8.h5' -q -o '%s'", kv_program("roofline"),
+                               measured, measured, ratio), 0);
+  CU_ASSERT_EQUAL_FATAL(report(step, kv_tmp("steps"), &err), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(report(ratio, kv_tmp("ratio"), &err), KV_OK);
+  if ((text = pdf_text(kv_tmp("steps/steps.pdf"))))
+    CU_ASSERT(strstr(text, "128k") && !strstr(text, "125k") && !strstr(text, "No verdict") && strstr(text, "At 131,072 tokens of context"));
+  free(text);
+  if ((text = pdf_text(kv_tmp("ratio/ratio.pdf"))))
+    CU_ASSERT(strstr(text, "Before") && strstr(text, "After  ") && !strstr(text, "No verdict") && strstr(text, "0 slower"));
+  free(text);
+  keep(step, "step");
+  keep(ratio, "compare");
 }
 
 static const char *const whatif_figures[] = {"summary", "policies", "costs", "over-time", "lengths", "pool"};
@@ -385,6 +483,9 @@ static void a_calibration_gives_all_its_pages(void) {
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "12.1 KiB in flight on each of 132 SMs")); /* 4.71e12 x 347e-9 / 132 */
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "Throttled: 0 of 434 points"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "The memory model is off by"));
+    /* all that the page of latencies cites, and the longest */
+    CU_ASSERT(strstr(text, "latency_l2") && strstr(text, "latency_dram") && strstr(text, "launch_graph_node"));
+    CU_ASSERT(strstr(text, "launch_eager") && strstr(text, "launch_sync") && !strstr(text, "left out"));
   }
   free(text);
   keep(file, "calibration");
@@ -534,6 +635,44 @@ static void a_hanging_gnuplot_is_stopped(void) {
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "stopped after 0.3 s"));
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "busy"));
   CU_ASSERT_EQUAL(entries(dir, ""), 0);
+}
+
+/* A signal while gnuplot draws: a folder that the report made goes with it, one that was there stays with what it holds. */
+static void an_interrupted_report_leaves_no_folder(void) {
+  kv_error err = {0};
+  char file[1024], fresh[1024], old[1024], kept[1024];
+  strcpy(file, kv_tmp("cut-short.h5"));
+  strcpy(fresh, kv_tmp("cut-short"));
+  strcpy(old, kv_tmp("cut-old"));
+  strcpy(kept, kv_tmp("cut-old/kept.txt"));
+  small_dataset(file);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "mkdir '%s' && echo x >'%s'", old, kept), 0);
+  kvr_options o = {.gnuplot = fake_gnuplot("gp-interrupts", "kill -TERM $PPID; exec sleep 60")};
+  for (int i = 0; i < 2; i++) {
+    int status = 0;
+    pid_t child = fork();
+    CU_ASSERT_FATAL(child >= 0);
+    if (child == 0) {
+      kv_clean_on_signals();
+      (void)kvr_report(file, i ? old : fresh, share(), &o, &err);
+      _exit(0);
+    }
+    CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
+    CU_ASSERT(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+  }
+  CU_ASSERT_NOT_EQUAL(access(fresh, F_OK), 0);
+  CU_ASSERT_EQUAL(access(kept, F_OK), 0);
+  CU_ASSERT_EQUAL(entries(old, ""), 1);
+}
+
+static void empty_columns_are_named(void) {
+  kv_error err = {0};
+  const char *file = kv_tmp("hollow.h5"), *dir = kv_tmp("hollow");
+  const fixture_roofline f = {.kernels = 2, .layouts = 1, .prefixes = 0};
+  CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(file, &f), KV_OK);
+  CU_ASSERT_EQUAL(kvr_report(file, dir, share(), NULL, &err), KV_ERR_INPUT);
+  CU_ASSERT(strstr(err.text, "hollow.h5") && strstr(err.text, "'/points' are empty"));
+  CU_ASSERT_NOT_EQUAL(access(dir, F_OK), 0);
 }
 
 static void an_old_report_survives_a_failure(void) {
@@ -709,6 +848,8 @@ static void lines_fit_their_width(void) {
   CU_ASSERT_EQUAL(kvr_wrap("one two three four", 10, false, 60, 1, out, sizeof out), 1);
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "…"));
   CU_ASSERT(kvr_width(out, 10, false) <= 60);
+  CU_ASSERT_EQUAL(kvr_wrap("it is off by 8.1 % now", 10, false, kvr_width("it is off by 8.1", 10, false) + 2, 9, out, sizeof out), 2);
+  CU_ASSERT_STRING_EQUAL(out, "it is off by\n8.1 % now"); /* a number and its % stay together */
   CU_ASSERT_EQUAL(kvr_wrap("", 10, false, 60, 3, out, sizeof out), 0);
   CU_ASSERT_STRING_EQUAL(out, "");
 }
@@ -723,6 +864,12 @@ static void numbers_are_for_people(void) {
   CU_ASSERT_STRING_EQUAL(kvr_time(0.0160).text, "16.0 ms");
   CU_ASSERT_STRING_EQUAL(kvr_time(44.5e-6).text, "44.5 us");
   CU_ASSERT_STRING_EQUAL(kvr_amount(16628).text, "16,600");
+  CU_ASSERT_STRING_EQUAL(kvr_tokens(4096).text, "4k");
+  CU_ASSERT_STRING_EQUAL(kvr_tokens(131072).text, "128k");
+  CU_ASSERT_STRING_EQUAL(kvr_tokens(1048576).text, "1M");
+  CU_ASSERT_STRING_EQUAL(kvr_tokens(128000).text, "128,000");
+  CU_ASSERT_STRING_EQUAL(kvr_tokens(512).text, "512");
+  CU_ASSERT_STRING_EQUAL(kvr_tokens(0).text, "0");
   CU_ASSERT_STRING_EQUAL(kvr_amount(3.2567).text, "3.26");
 }
 
@@ -746,12 +893,17 @@ void suite_reports(void) {
       {"policies are drawn side by side", policies_are_drawn_side_by_side},
       {"an audit gives its map", an_audit_gives_its_map},
       {"a calibration gives all its pages", a_calibration_gives_all_its_pages},
+      {"cited latencies stay", cited_latencies_stay},
+      {"a validation shows kernels and gains", validation_shows_kernels_and_gains},
+      {"covers say what is found", covers_say_what_is_found},
       {"a sweep gives its pages", a_sweep_gives_its_pages},
       {"a sweep of two traces gives its pages", a_sweep_of_two_traces_gives_its_pages},
       {"no policy is said on valid pages", no_policy_is_said_on_valid_pages},
       {"a missing gnuplot names the package", a_missing_gnuplot_names_the_package},
       {"a failing gnuplot is quoted", a_failing_gnuplot_is_quoted},
       {"a hanging gnuplot is stopped", a_hanging_gnuplot_is_stopped},
+      {"an interrupted report leaves no folder", an_interrupted_report_leaves_no_folder},
+      {"empty columns are named", empty_columns_are_named},
       {"an old report survives a failure", an_old_report_survives_a_failure},
       {"unwritable folders are named", folders_that_cannot_be_written_are_named},
       {"other files are refused", other_files_are_refused},
