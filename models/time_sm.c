@@ -11,7 +11,9 @@ static double beyond(const kvm_sm *sm, double latency) {
 }
 /* Wavefronts that may queue before the L1/shared-memory pipe: then its instructions hold the warps up. */
 enum { L1_QUEUE = 64 };
-enum { SCHEDULERS = 4, MOST_WARM = 40, COUNTED = 2, MOST_TILES = MOST_WARM + COUNTED, GROUPS = 32 };
+/* Warps that hand work on are tiles apart: those behind must not be counted while those ahead are done and leave
+ * them the pipes, so all go on for a ring of stages more. */
+enum { SCHEDULERS = 4, MOST_WARM = 40, COUNTED = 4, DRAIN = 4, MOST_TILES = MOST_WARM + COUNTED + DRAIN, GROUPS = 32 };
 #define STOPPED 1e300
 
 typedef struct warp {
@@ -287,7 +289,7 @@ static void set_up(machine *m, unsigned resident) {
   unsigned n = 0;
   m->l2 = m->dram = -1;
   m->warm = warm_tiles(m->block);
-  m->tiles = m->warm + COUNTED;
+  m->tiles = m->warm + COUNTED + DRAIN;
   for (unsigned b = 0; b < resident; b++)
     for (unsigned r = 0; r < m->block->roles; r++)
       for (unsigned i = 0; i < m->block->role[r].warps; i++, n++)
@@ -324,7 +326,7 @@ static void read_out(const machine *m, kvm_sm_time *time) {
   const double busy[5] = {m->busy_issue / SCHEDULERS, m->busy_mma / SCHEDULERS, m->busy_l1,
                           fmax(fmax(m->busy_link, m->busy_l2), m->busy_copy), m->busy_dram};
   double *share[5] = {&time->issue, &time->mma, &time->l1, &time->link, &time->dram}, end = 0;
-  time->tile = (m->tile_end[m->tiles] - m->tile_end[m->warm]) / m->warps / COUNTED;
+  time->tile = (m->tile_end[m->warm + COUNTED] - m->tile_end[m->warm]) / m->warps / COUNTED;
   for (int k = 0; k < 5; k++) time->tile = fmax(time->tile, busy[k] / m->tiles);
   for (int k = 0; k < 5; k++) *share[k] = time->tile > 0 ? busy[k] / m->tiles / time->tile : 0;
   for (unsigned i = 0; i < m->warps; i++) end = fmax(end, m->w[i].finished);
