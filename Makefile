@@ -119,7 +119,7 @@ install: all
 	  '$(prefix)' '$(VERSION)' '$(PKGS)' >$(DESTDIR)$(prefix)/lib/pkgconfig/kvroof.pc
 	for d in models/gpus $(wildcard models/kernels models/pipes models/dram models/measured) notebooks-free-reports traces/samples; do \
 	  install -d $(DATADIR)/$$d && for f in $$d/*; do case $$f in *.c|*.h|*.mk) ;; *) [ -f $$f ] && install -m 644 $$f $(DATADIR)/$$d;; esac; done; done
-	install -m 755 traces/record_sglang.py $(DATADIR)/traces
+	install -m 755 traces/record_sglang.py traces/record_vllm.py $(DATADIR)/traces
 	install -d $(DESTDIR)$(prefix)/share/bash-completion/completions
 	install -m 644 analysis/completion.bash $(DESTDIR)$(prefix)/share/bash-completion/completions/kvsim
 	install -m 644 analysis/completion.bash $(DESTDIR)$(prefix)/share/bash-completion/completions/roofline

@@ -171,22 +171,42 @@ static void print_scores(const kva_score *score, size_t n) {
   }
 }
 
+static bool same_fix(const kva_gain *a, const kva_gain *b) {
+  return !strcmp(a->fix, b->fix) && !strcmp(a->before->kernel, b->before->kernel) &&
+         !strcmp(a->after->kernel, b->after->kernel);
+}
+
+/* One line for the pairs that are like gain[at] and have a prediction; nothing where an earlier one is like it. */
+static void print_fix(const kva_gain *gain, size_t n, size_t at) {
+  double sum = 0, worst = -1;
+  size_t pairs = 0, most = at;
+  for (size_t i = 0; i < n; i++) {
+    if (isnan(gain[i].predicted) || !same_fix(&gain[i], &gain[at])) continue;
+    if (i < at) return;
+    double off = fabs(gain[i].predicted / gain[i].realised - 1);
+    sum += off;
+    pairs++;
+    if (off > worst) worst = off, most = i;
+  }
+  const kva_gain *g = &gain[most];
+  const kvm_verify *p = &g->before->problem;
+  printf("%-13s %-22s %-22s %5zu %6.1f%% %+7.1f%%  %.2f for %.2f: %u heads, %llu tokens, batch %u, %s\n", g->fix,
+         g->before->kernel, g->after->kernel, pairs, 100 * sum / (double)pairs,
+         100 * (g->predicted / g->realised - 1), g->predicted, g->realised, p->heads, (unsigned long long)p->longest,
+         p->batch, g->before->layout);
+}
+
 /* Gains of the fixes that two measured kernels differ by. */
 static void print_gains(const kva_gain *gain, size_t n) {
   size_t known = 0;
   (void)kva_gains_worst(gain, n, NULL, &known);
-  printf("\ngains: %zu pairs of measured kernels that differ by one fix, %zu of them predicted\n", n, known);
+  printf("\ngains: %zu pairs of measured kernels that differ by one fix, %zu of them predicted (each: --json, -o)\n", n,
+         known);
   if (known)
-    printf("%-13s %-22s %-22s %5s %9s %5s %-18s %9s %9s %8s\n", "fix", "before", "after", "heads", "prefix",
-           "batch", "layout", "realised", "predicted", "error");
-  for (size_t i = 0; i < n; i++) {
-    const kva_gain *g = &gain[i];
-    const kvm_verify *p = &g->before->problem;
-    if (isnan(g->predicted)) continue;
-    printf("%-13s %-22s %-22s %5u %9llu %5u %-18.18s %9.2f %9.2f %+7.1f%%\n", g->fix, g->before->kernel,
-           g->after->kernel, p->heads, (unsigned long long)p->longest, p->batch, g->before->layout,
-           g->realised, g->predicted, 100 * (g->predicted / g->realised - 1));
-  }
+    printf("%-13s %-22s %-22s %5s %7s %8s  %s\n", "fix", "before", "after", "pairs", "mean", "worst",
+           "predicted for realised");
+  for (size_t i = 0; i < n; i++)
+    if (!isnan(gain[i].predicted)) print_fix(gain, n, i);
 }
 
 static json_t *number(double v) {

@@ -5,7 +5,7 @@
  *               baseline or bound), text: net as a share of the reading time
  *   costs.tsv   a block a GPU, a line a simulation: cost, saved (% of the reading time), number of the column, class; what
  *               a log axis cannot show stands on its edge
- *   pools.tsv   a block a policy drawn (and trace): pool (slots), mean run (rows), tokens computed again, mean waste (% of pool)
+ *   pools.tsv   a block a policy drawn, of the first trace: pool (slots), mean run (rows), tokens computed again, mean waste (% of pool)
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,8 +16,8 @@
 
 enum { MOST_POLICIES = 20, MOST_COLUMNS = 12, MOST_GPUS = 4, MOST_CURVES = 7 };
 
-enum { P_POOL, P_FITS, P_RUN, P_LOST, P_REFILLED, P_MOVED, P_COPIED, P_COLUMNS };
-static const char *const policy_columns[] = {"pool", "fits", "mean_run", "capacity_lost", "refilled", "moved", "copied"};
+enum { P_POOL, P_PAGE, P_FITS, P_RUN, P_LOST, P_REFILLED, P_MOVED, P_COPIED, P_COLUMNS };
+static const char *const policy_columns[] = {"pool", "page_size", "fits", "mean_run", "capacity_lost", "refilled", "moved", "copied"};
 enum { C_POLICY, C_GPU, C_READ, C_MOVE, C_RECOMPUTE, C_SAVED, C_NET, C_COLUMNS };
 static const char *const cost_columns[] = {"policy", "gpu", "read", "move", "recompute", "saved", "net"};
 
@@ -42,6 +42,7 @@ typedef struct sweep {
   size_t columns;
   uint64_t row[MOST_POLICIES]; /* first row of /policies of each policy name */
   size_t rows;
+  size_t *row_at, *column_at; /* by policy row; rows and columns: beyond the limits */
   uint64_t left_out; /* simulations beyond the limits */
 } sweep;
 
@@ -118,6 +119,8 @@ static void close_sweep(sweep *s) {
   free(s->traces.text);
   free(s->trace_sha.text);
   free(s->trace_origin.text);
+  free(s->row_at);
+  free(s->column_at);
   kvr_table_close(&s->policies);
   kvr_table_close(&s->costs);
   kvr_table_close(&s->trace_column);
@@ -126,30 +129,62 @@ static void close_sweep(sweep *s) {
 /* ---- rows and columns ---- */
 
 static size_t column_of(const sweep *s, uint64_t i) {
-  size_t k = 0;
-  while (k < s->columns && !(s->column[k].trace == trace_of(s, i) && s->column[k].pool == policy(s, P_POOL, i))) k++;
-  return k;
+  return s->column_at[i];
 }
 static size_t row_of(const sweep *s, uint64_t i) {
+  return s->row_at[i];
+}
+
+/* The pool that row i stands for. Paged policies cut what they are given to whole pages: that is no size of its own. */
+static double pool_asked(const sweep *s, uint64_t i) {
+  double pool = policy(s, P_POOL, i), end = pool + policy(s, P_PAGE, i);
+  for (uint64_t j = 0; j < s->policies.rows; j++)
+    if (trace_of(s, j) == trace_of(s, i) && policy(s, P_POOL, j) > pool && policy(s, P_POOL, j) < end) pool = policy(s, P_POOL, j);
+  return pool;
+}
+
+static size_t find_row(const sweep *s, uint64_t i) {
   size_t k = 0;
   while (k < s->rows && strcmp(word_at(&s->name, s->row[k]), word_at(&s->name, i)) != 0) k++;
   return k;
 }
 
-/* Traces as they come, pools ascending. Paged policies cut the pool to whole pages: that is a column of its own only where
- * the sizes really differ, by more than one page in a hundred. */
-static void choose_columns(sweep *s) {
-  for (uint64_t i = 0; i < s->policies.rows; i++) {
-    if (row_of(s, i) == s->rows && s->rows < MOST_POLICIES) s->row[s->rows++] = i;
-    if (column_of(s, i) < s->columns || s->columns == MOST_COLUMNS) continue;
-    const setting new = {trace_of(s, i), policy(s, P_POOL, i)};
-    size_t k = s->columns;
-    while (k > 0 && (s->column[k - 1].trace > new.trace || (s->column[k - 1].trace == new.trace && s->column[k - 1].pool > new.pool))) k--;
-    memmove(&s->column[k + 1], &s->column[k], (s->columns - k) * sizeof *s->column);
-    s->column[k] = new;
-    s->columns++;
+static size_t find_column(const sweep *s, setting wanted) {
+  size_t k = 0;
+  while (k < s->columns && !(s->column[k].trace == wanted.trace && s->column[k].pool == wanted.pool)) k++;
+  return k;
+}
+
+/* Traces as they come, pools ascending. */
+static void add_column(sweep *s, setting new) {
+  size_t k = s->columns;
+  while (k > 0 && (s->column[k - 1].trace > new.trace || (s->column[k - 1].trace == new.trace && s->column[k - 1].pool > new.pool))) k--;
+  memmove(&s->column[k + 1], &s->column[k], (s->columns - k) * sizeof *s->column);
+  s->column[k] = new;
+  s->columns++;
+}
+
+static kv_status place(sweep *s, kv_error *err) {
+  uint64_t n = s->policies.rows;
+  setting *at = calloc(n + 1, sizeof *at);
+  s->row_at = calloc(n + 1, sizeof *s->row_at);
+  s->column_at = calloc(n + 1, sizeof *s->column_at);
+  if (!at || !s->row_at || !s->column_at) {
+    free(at);
+    return kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", s->job->src.path);
   }
-  for (uint64_t i = 0; i < s->policies.rows; i++) s->left_out += row_of(s, i) == s->rows || column_of(s, i) == s->columns;
+  for (uint64_t i = 0; i < n; i++) {
+    at[i] = (setting){trace_of(s, i), pool_asked(s, i)};
+    if (find_row(s, i) == s->rows && s->rows < MOST_POLICIES) s->row[s->rows++] = i;
+    if (find_column(s, at[i]) == s->columns && s->columns < MOST_COLUMNS) add_column(s, at[i]);
+  }
+  for (uint64_t i = 0; i < n; i++) {
+    s->row_at[i] = find_row(s, i);
+    s->column_at[i] = find_column(s, at[i]);
+    s->left_out += s->row_at[i] == s->rows || s->column_at[i] == s->columns;
+  }
+  free(at);
+  return KV_OK;
 }
 
 static void name_column(const sweep *s, size_t k, char *text, size_t size) {
@@ -296,16 +331,26 @@ static kv_status put_costs(const sweep *s, kv_error *err) {
 
 /* ---- what the pool's size does ---- */
 
-/* Policies whose mean run or recomputation differs from those drawn before: curves that lie on one another say nothing. */
+static bool near(double a, double b, double share) {
+  return fabs(a - b) <= share * fabs(b);
+}
+
+/* Whether two rows would be drawn at one place: what finds no room is not drawn at all. */
+static bool same_point(const sweep *s, uint64_t i, uint64_t j) {
+  if (!near(policy(s, P_POOL, i), policy(s, P_POOL, j), 0.02) || policy(s, P_FITS, i) != policy(s, P_FITS, j)) return false;
+  return policy(s, P_FITS, i) == 0 || (near(policy(s, P_RUN, i), policy(s, P_RUN, j), 0.03) &&
+                                       near(policy(s, P_REFILLED, i), policy(s, P_REFILLED, j), 0.03));
+}
+
+/* Of the first trace. Curves that lie on one another say nothing: a policy is drawn where its mean run or recomputation differs
+ * from that of those drawn before. */
 static bool like_one_before(const sweep *s, const uint64_t *drawn, size_t n, uint64_t row) {
   for (size_t k = 0; k < n; k++) {
     bool same = true;
     for (uint64_t i = 0; i < s->policies.rows && same; i++) {
-      if (row_of(s, i) != row) continue;
+      if (row_of(s, i) != row || trace_of(s, i) != 0) continue;
       bool met = false;
-      for (uint64_t j = 0; j < s->policies.rows && !met; j++)
-        met = row_of(s, j) == drawn[k] && trace_of(s, i) == trace_of(s, j) && fabs(policy(s, P_POOL, i) / policy(s, P_POOL, j) - 1) < 0.02 &&
-              fabs(policy(s, P_RUN, i) / policy(s, P_RUN, j) - 1) < 0.03 && fabs(policy(s, P_REFILLED, i) - policy(s, P_REFILLED, j)) <= 0.03 * policy(s, P_REFILLED, j);
+      for (uint64_t j = 0; j < s->policies.rows && !met; j++) met = row_of(s, j) == drawn[k] && trace_of(s, j) == 0 && same_point(s, i, j);
       same &= met;
     }
     if (same) return true;
@@ -313,11 +358,11 @@ static bool like_one_before(const sweep *s, const uint64_t *drawn, size_t n, uin
   return false;
 }
 
-static uint64_t pool_block(const sweep *s, FILE *f, uint64_t row, double trace) {
+static void pool_block(const sweep *s, FILE *f, uint64_t row) {
   uint64_t n = 0;
   for (size_t k = 0; k < s->columns; k++)
     for (uint64_t i = 0; i < s->policies.rows; i++) {
-      if (row_of(s, i) != row || column_of(s, i) != k || trace_of(s, i) != trace) continue;
+      if (row_of(s, i) != row || column_of(s, i) != k || trace_of(s, i) != 0) continue;
       kvr_put_cell(f, policy(s, P_POOL, i));
       kvr_put_cell(f, policy(s, P_FITS, i) > 0 && policy(s, P_RUN, i) > 0 ? policy(s, P_RUN, i) : NAN);
       kvr_put_cell(f, policy(s, P_FITS, i) > 0 ? policy(s, P_REFILLED, i) : NAN);
@@ -327,7 +372,6 @@ static uint64_t pool_block(const sweep *s, FILE *f, uint64_t row, double trace) 
     }
   if (n == 0) fputs("NaN\tNaN\tNaN\tNaN\n", f);
   fputs("\n\n", f);
-  return n;
 }
 
 static kv_status put_pools(const sweep *s, kv_error *err) {
@@ -349,10 +393,11 @@ static kv_status put_pools(const sweep *s, kv_error *err) {
   fprintf(s->job->vars, "array CURVE_NAME[%zu]\n", n ? n : 1);
   for (size_t k = 0; k < n; k++) {
     put_array(s, "CURVE_NAME", k, word_at(&s->name, s->row[drawn[k]]));
-    (void)pool_block(s, f, drawn[k], 0);
+    pool_block(s, f, drawn[k]);
   }
   for (uint64_t i = 0; i < s->policies.rows; i++) {
     double pool = policy(s, P_POOL, i);
+    if (trace_of(s, i) != 0) continue;
     if (!(low <= pool)) low = pool;
     if (!(high >= pool)) high = pool;
     run = fmax(run, policy(s, P_RUN, i));
@@ -364,9 +409,9 @@ static kv_status put_pools(const sweep *s, kv_error *err) {
   kvr_put_number(s->job->vars, "RUN_MOST", run);
   kvr_put_number(s->job->vars, "REFILLED_MOST", fmax(refilled, 10));
   kvr_put_finding(s->job, "FIND_POOLS",
-                  "What a smaller pool does to the rows, and what it makes the server compute again%s.%s%s%s",
+                  "What a smaller pool does to the rows, and what it makes the server compute again%s.%s%s%s%s",
                   s->traces.n > 1 ? " (first trace)" : "", hidden ? " Not drawn, as they lie on one that is: " : "", names,
-                  beyond ? ". The rest is in the dataset." : hidden ? "." : "");
+                  hidden ? "." : "", beyond ? " The rest is in the dataset." : "");
   return kvr_job_close(s->job, &f, err);
 }
 
@@ -430,7 +475,7 @@ kv_status kvr_export_sweep(kvr_job *job, kv_error *err) {
   job->pages = pages;
   job->page_count = sizeof pages / sizeof *pages;
   kv_status st = read_sweep(s, err);
-  if (!st) choose_columns(s);
+  if (!st) st = place(s, err);
   if (!st) put_names(s);
   if (!st) st = put_net(s, err);
   if (!st) st = put_costs(s, err);

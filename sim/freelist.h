@@ -1,4 +1,4 @@
-/* freelist.h - the order in which an allocator would hand out what is free: SGLang's free lists, modelled.
+/* freelist.h - the order in which an allocator would hand out what is free: SGLang's free lists and vLLM's queue, modelled.
  *
  * A replay holds every recorded allocation against it: the list must have these very slots at its head. For pages
  * (page_size > 1) entries are page numbers, else slot numbers.
@@ -25,6 +25,12 @@ typedef struct kvs_freelist {
   /* Pages freed in the open group (or event), and pages in the ring or in release, as sets. */
   uint64_t *group_pages, *listed;
   uint32_t grouped;
+  /* Pages freed as segments of rows in the open group: in order, and as a set. */
+  int32_t *segment;
+  uint64_t *segment_pages;
+  uint32_t segments, newest; /* newest: how many there were in the last group */
+  /* vLLM's queue: a ring of links through page 0, which is nobody's; -1: not in it. `release` has the open group. */
+  int32_t *after, *before;
 } kvs_freelist;
 
 /* `initial` (n entries) or, when it is NULL, all pages ascending from page 1 (slots from 1 for page_size 1).
@@ -34,11 +40,9 @@ kv_status kvs_freelist_init(kvs_freelist *list, const kvt_info *info, const int3
                             kv_error *err);
 void kvs_freelist_free(kvs_freelist *list);
 
-/* Begins an allocator call for `slots` slots of `requests` requests: merges and sorts as need_sort does when the list
- * is short (token: slots > entries; paged: slots / page + requests + 1 > entries, for decode requests > entries). */
-void kvs_freelist_begin_call(kvs_freelist *list, uint32_t slots, uint32_t requests);
-/* The same where it is known whether the call is a decode's (the function above takes one slot a request for one). */
-void kvs_freelist_begin_call_of(kvs_freelist *list, uint32_t slots, uint32_t requests, bool decode);
+/* Begins an allocator call for `slots` slots of `requests` requests, a decode's or not: merges and sorts as need_sort does when
+ * the list is short (token: slots > entries; paged: slots / page + requests + 1 > entries, for a decode requests > entries). */
+void kvs_freelist_begin_call(kvs_freelist *list, uint32_t slots, uint32_t requests, bool decode);
 
 /* Takes the slots of one event from the head. Returns how many of them, from the first, the list would have handed
  * out: n when all agree. Slots that continue a page already taken are not in the list and always agree here. */
@@ -52,8 +56,15 @@ void kvs_freelist_pop(kvs_freelist *list, uint32_t n, int32_t *out);
  * sees one free of the whole group, and a page is free once any of its slots is. That call returns how many pages it
  * put at the head; kvs_freelist_newest(list, i) are these, ascending. */
 void kvs_freelist_give(kvs_freelist *list, const int32_t *slots, uint32_t n);
+/* The same for a segment of a row: where the allocator keeps its pages in the row's order, they are kept so. */
+void kvs_freelist_give_segment(kvs_freelist *list, const int32_t *slots, uint32_t n);
 uint32_t kvs_freelist_end_group(kvs_freelist *list);
 int32_t kvs_freelist_newest(const kvs_freelist *list, uint32_t i);
+
+/* vLLM's queue: nobody holds the page any more, and it is cached (to the tail, unless it is in the queue already); or
+ * a prefix hit takes it out of wherever it is. */
+void kvs_freelist_idle(kvs_freelist *list, int32_t page);
+void kvs_freelist_busy(kvs_freelist *list, int32_t page);
 
 /* Runs in list order (0 for an empty list): stretches of entries that rise by one. One pass over the list. */
 uint64_t kvs_freelist_runs(const kvs_freelist *list);

@@ -16,6 +16,8 @@ error_t kvsim_take_shared(kvsim_shared *s, int key, char *arg) {
     case KVSIM_KEY_ROW: s->row_bytes = arg; break;
     case KVSIM_KEY_LAYERS: s->layers = arg; break;
     case KVSIM_KEY_TOKEN: s->token_us = arg; break;
+    case KVSIM_KEY_TOPK: s->draft_topk = arg; break;
+    case KVSIM_KEY_DRAFT: s->draft_layers = arg; break;
     case KVSIM_KEY_SEED: s->seed = arg; break;
     default: return ARGP_ERR_UNKNOWN;
   }

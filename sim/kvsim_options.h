@@ -11,9 +11,11 @@
 
 #include "kvsim_gpu.h"
 
+#define KVSIM_BRANCHES_MOST 64u /* of --draft-topk */
+
 typedef struct kvsim_shared {
   const char *path; /* the trace */
-  const char *output, *report, *every, *jobs, *row_bytes, *layers, *policy, *gpu, *token_us, *seed;
+  const char *output, *report, *every, *jobs, *row_bytes, *layers, *policy, *gpu, *token_us, *draft_topk, *draft_layers, *seed;
   bool json, quiet, no_report, dry_run;
 } kvsim_shared;
 
@@ -24,6 +26,8 @@ enum {
   KVSIM_KEY_ROW,
   KVSIM_KEY_LAYERS,
   KVSIM_KEY_TOKEN,
+  KVSIM_KEY_TOPK,
+  KVSIM_KEY_DRAFT,
   KVSIM_KEY_SEED
 };
 
@@ -46,6 +50,9 @@ enum {
 #define KVSIM_OPTION_GPU(more, group) {"gpu", 'g', "NAME,...", 0, "GPUs to price it for (default " KVSIM_GPU ")" more, group}
 #define KVSIM_OPTION_PREFILL(group) \
   {"prefill-us", KVSIM_KEY_TOKEN, "US", 0, "time to compute one token again, in microseconds (default 50, assumed)", group}
+#define KVSIM_OPTION_DRAFT(group) \
+  {"draft-topk", KVSIM_KEY_TOPK, "N", 0, "branches of a draft, for the copies that pages need (default 1: none)", group}, \
+      {"draft-layers", KVSIM_KEY_DRAFT, "N", 0, "layers of the draft model, for the same (default 1)", group}
 #define KVSIM_OPTION_SEED(what, group) {"seed", KVSIM_KEY_SEED, "N", 0, what, group}
 
 /* Takes an option of this file; ARGP_ERR_UNKNOWN for others. */

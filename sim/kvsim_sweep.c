@@ -1,4 +1,4 @@
-/* kvsim sweep: policies x pools x GPUs over one trace, one dataset. What is done is kept beside the output, so that a
+/* kvsim sweep: traces x policies x pools x GPUs, one dataset. What is done is kept beside the output, so that a
  * sweep that was interrupted goes on where it stopped. */
 #include <argp.h>
 #include <errno.h>
@@ -20,11 +20,13 @@
 #include "whatif_output.h"
 
 #define POOLS_MOST 32u
+#define TRACES_MOST 32u
 #define CONVENTIONS "kvsweep-1"
 
 typedef struct arguments {
   kvsim_shared shared;
-  const char *pool;
+  const char *path[TRACES_MOST], *pool;
+  uint32_t paths;
   bool restart;
 } arguments;
 
@@ -33,11 +35,12 @@ enum { KEY_RESTART = 1000 };
 static const struct argp_option options[] = {
     KVSIM_OPTION_POLICY(1),
     KVSIM_OPTION_GPU("", 1),
-    {"pool", 'P', "SLOTS,...", 0, "pool sizes (default: the recording's)", 1},
+    {"pool", 'P', "SLOTS,...", 0, "pool sizes (default: each recording's)", 1},
     KVSIM_OPTION_ROW_BYTES(1),
     KVSIM_OPTION_LAYERS(1),
     KVSIM_OPTION_PREFILL(1),
-    KVSIM_OPTION_OUTPUT("dataset", "the trace's name with .kvsweep.h5", 2),
+    KVSIM_OPTION_DRAFT(1),
+    KVSIM_OPTION_OUTPUT("dataset", "the first trace's name with .kvsweep.h5", 2),
     KVSIM_OPTION_REPORT(2),
     {"restart", KEY_RESTART, 0, 0, "begin anew, whatever an earlier sweep left", 2},
     KVSIM_OPTION_JOBS(2),
@@ -50,6 +53,10 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   switch (key) {
     case 'P': a->pool = arg; break;
     case KEY_RESTART: a->restart = true; break;
+    case ARGP_KEY_ARG:
+      if (a->paths == TRACES_MOST) argp_error(state, "at most %u traces", TRACES_MOST);
+      a->path[a->paths++] = arg;
+      break;
     default: return kvsim_take_trace(&a->shared, key, arg, state);
   }
   return 0;
@@ -57,7 +64,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 
 /* What a kept result belongs to; compared byte by byte. */
 typedef struct state_head {
-  char magic[16], version[48], sha256[65];
+  char magic[16], version[48], sha256[TRACES_MOST][65];
   uint64_t cell_bytes, cells, gpus;
   double row_bytes, layers;
   double rate[KVS_COSTS][2 + KVS_SHARES]; /* bandwidths, and what runs keep of them */
@@ -65,19 +72,20 @@ typedef struct state_head {
 
 typedef struct plan {
   char *output, *report, *state, *command;
-  const char *trace;
-  char sha256[65];
-  kvt_info info;
+  kvs_swept_trace trace[TRACES_MOST];
+  uint32_t traces, topk;
   kvs_priced_gpu gpu[KVS_COSTS];
   uint32_t gpus, cells, pools;
   uint32_t pool[POOLS_MOST];
   kvs_cell *cell; /* shared memory */
+  size_t shared;  /* bytes */
   kvs_prices prices;
   kvs_cells_options run;
   kv_progress progress;
   FILE *kept;
   state_head head;
   uint32_t done; /* cells done before this run */
+  uint32_t ran, running; /* cells done, and of the stretch that runs now */
 } plan;
 
 /* ---- resolving ---- */
@@ -89,11 +97,27 @@ static kv_status resolve_pools(const arguments *a, plan *p, kv_error *err) {
     uint64_t slots;
     if (p->pools == POOLS_MOST) st = kv_fail(err, KV_ERR_USAGE, "--pool: at most %u sizes", POOLS_MOST);
     if (!st) st = kv_cli_count(t, "--pool", 1, 1u << 30, &slots, err);
-    if (!st) p->pool[p->pools++] = slots == p->info.pool_size ? 0 : (uint32_t)slots;
+    if (!st) p->pool[p->pools++] = (uint32_t)slots;
   }
   if (!st && !p->pools) p->pool[p->pools++] = 0;
   free(list);
   return st;
+}
+
+/* as-recorded and the oracle have the recording's pool; as-recorded is the first. */
+static void add_cells(plan *p, uint32_t trace, const kvs_policy *const *policy, uint32_t policies) {
+  kvs_swept_trace *t = &p->trace[trace];
+  t->first_cell = p->cells;
+  for (uint32_t i = 0; i < policies; i++)
+    for (uint32_t k = 0; k < p->pools; k++) {
+      bool fixed = policy[i] == &kvs_policy_as_recorded || policy[i]->costs_nothing;
+      if (fixed && k) continue;
+      kvs_cell *c = &p->cell[p->cells++];
+      *c = (kvs_cell){.policy = policy[i], .settings = kvs_policy_settings_default(), .trace = trace};
+      c->settings.draft_topk = p->topk;
+      c->settings.capacity = fixed || p->pool[k] == t->info.pool_size ? 0 : p->pool[k];
+    }
+  t->cells = p->cells - t->first_cell;
 }
 
 static kv_status resolve_cells(const arguments *a, plan *p, kv_error *err) {
@@ -102,16 +126,10 @@ static kv_status resolve_cells(const arguments *a, plan *p, kv_error *err) {
   kv_status st = kvsim_policies(a->shared.policy, policy, &policies, err);
   if (!st) st = resolve_pools(a, p, err);
   if (st) return st;
-  p->cell = kv_guard_share((size_t)policies * p->pools * sizeof *p->cell);
+  p->shared = (size_t)p->traces * policies * p->pools * sizeof *p->cell;
+  p->cell = kv_guard_share(p->shared);
   if (!p->cell) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  for (uint32_t i = 0; i < policies; i++)
-    for (uint32_t k = 0; k < p->pools; k++) {
-      bool fixed = policy[i] == &kvs_policy_as_recorded || policy[i]->costs_nothing;
-      if (fixed && k) continue;
-      kvs_cell *c = &p->cell[p->cells++];
-      *c = (kvs_cell){.policy = policy[i], .settings = kvs_policy_settings_default()};
-      c->settings.capacity = fixed ? 0 : p->pool[k];
-    }
+  for (uint32_t i = 0; i < p->traces; i++) add_cells(p, i, policy, policies);
   return KV_OK;
 }
 
@@ -124,7 +142,7 @@ static kv_status small_number(const char *text, const char *option, uint64_t hig
 
 static void on_progress(void *arg, double fraction) {
   plan *p = arg;
-  kv_progress_at(&p->progress, fraction);
+  kv_progress_at(&p->progress, (p->ran + fraction * p->running) / p->cells);
 }
 
 static void on_finished(void *arg, const kvs_cell *cell) {
@@ -137,32 +155,53 @@ static void on_finished(void *arg, const kvs_cell *cell) {
   }
 }
 
+static kv_status open_trace(const arguments *a, uint32_t i, kvs_swept_trace *t, kv_error *err) {
+  kvt_reader *reader;
+  const char *base = strrchr(a->path[i], '/');
+  t->path = a->path[i];
+  t->name = base ? base + 1 : t->path;
+  for (uint32_t k = 0; k < i; k++)
+    if (kv_cli_same_file(a->path[k], t->path)) return kv_fail(err, KV_ERR_USAGE, "%s: is given twice", t->path);
+  kv_status st = kvt_reader_open(t->path, &reader, &t->info, err);
+  if (st) return st;
+  kvt_reader_close(reader);
+  t->every = (uint32_t)(t->info.steps / 256 + 1);
+  return kv_sha256_file(t->path, t->sha256, err);
+}
+
+static size_t stem(const char *name) {
+  size_t length = strlen(name);
+  return length > 3 && !strcmp(name + length - 3, ".h5") ? length - 3 : length;
+}
+
+static kv_status resolve_names(const arguments *a, plan *p, kv_error *err) {
+  const char *output = a->shared.output, *report = a->shared.report, *first = a->path[0];
+  int ok = output ? asprintf(&p->output, "%s", output) : asprintf(&p->output, "%.*s.kvsweep.h5", (int)stem(first), first);
+  if (ok >= 0) ok = report ? asprintf(&p->report, "%s", report) : asprintf(&p->report, "%.*s.report", (int)stem(p->output), p->output);
+  if (ok < 0 || asprintf(&p->state, "%s.unfinished", p->output) < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  for (uint32_t i = 0; i < p->traces; i++)
+    if (kv_cli_same_file(p->output, a->path[i])) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
+  return KV_OK;
+}
+
 static kv_status resolve(const arguments *a, plan *p, kv_error *err) {
   long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  uint32_t jobs = processors > 0 ? (uint32_t)processors : 1, row = 1152, layers = 61;
+  uint32_t jobs = processors > 0 ? (uint32_t)processors : 1, row = 1152, layers = 61, draft = 1;
   double us = 50;
-  size_t stem = strlen(a->shared.path);
-  if (stem > 3 && !strcmp(a->shared.path + stem - 3, ".h5")) stem -= 3;
-  int ok = a->shared.output ? ((p->output = strdup(a->shared.output)) ? 1 : -1) : asprintf(&p->output, "%.*s.kvsweep.h5", (int)stem, a->shared.path);
-  if (ok < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  stem = strlen(p->output);
-  if (stem > 3 && !strcmp(p->output + stem - 3, ".h5")) stem -= 3;
-  ok = a->shared.report ? ((p->report = strdup(a->shared.report)) ? 1 : -1) : asprintf(&p->report, "%.*s.report", (int)stem, p->output);
-  if (ok < 0 || asprintf(&p->state, "%s.unfinished", p->output) < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  if (kv_cli_same_file(p->output, a->shared.path)) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
-  const char *base = strrchr(a->shared.path, '/');
-  p->trace = base ? base + 1 : a->shared.path;
-  kv_status st = small_number(a->shared.jobs, "--jobs", 64, &jobs, err);
+  kv_status st = resolve_names(a, p, err);
+  if (!st) st = small_number(a->shared.jobs, "--jobs", 64, &jobs, err);
   if (!st) st = small_number(a->shared.row_bytes, "--row-bytes", 1u << 20, &row, err);
   if (!st) st = small_number(a->shared.layers, "--layers", 1u << 16, &layers, err);
+  p->topk = 1;
+  if (!st) st = small_number(a->shared.draft_topk, "--draft-topk", KVSIM_BRANCHES_MOST, &p->topk, err);
+  if (!st) st = small_number(a->shared.draft_layers, "--draft-layers", 1u << 16, &draft, err);
   if (!st) st = kvsim_real(a->shared.token_us, "--prefill-us", 0, 1e9, &us, err);
-  p->prices = (kvs_prices){.row_bytes = row, .layers = layers, .token_seconds = us * 1e-6, .effect = KVS_EFFECT};
-  p->run = (kvs_cells_options){.path = a->shared.path, .whatif = kvs_whatif_options_default(), .jobs = jobs, .arg = p, .progress = on_progress,
+  p->prices = (kvs_prices){.row_bytes = row, .layers = layers, .draft_layers = draft, .token_seconds = us * 1e-6, .effect = KVS_EFFECT};
+  p->run = (kvs_cells_options){.whatif = kvs_whatif_options_default(), .jobs = jobs, .arg = p, .progress = on_progress,
                                .finished = on_finished};
   kvs_whatif_options *w = &p->run.whatif;
   w->row_bytes = row;
   w->layers = layers;
-  w->every = (uint32_t)(p->info.steps / 256 + 1);
   w->detail_every = 16;
   if (!st) st = kvsim_gpus(a->shared.gpu, row, p->gpu, w->cost, &p->gpus, err);
   w->costs = p->gpus;
@@ -176,7 +215,7 @@ static void make_head(plan *p) {
   memset(h, 0, sizeof *h);
   (void)snprintf(h->magic, sizeof h->magic, "%s", CONVENTIONS);
   (void)snprintf(h->version, sizeof h->version, "%s", KV_VERSION);
-  memcpy(h->sha256, p->sha256, sizeof h->sha256);
+  for (uint32_t i = 0; i < p->traces; i++) memcpy(h->sha256[i], p->trace[i].sha256, sizeof h->sha256[i]);
   h->cell_bytes = sizeof *p->cell;
   h->cells = p->cells;
   h->gpus = p->gpus;
@@ -230,45 +269,60 @@ static kv_status run_range(plan *p, uint32_t from, uint32_t to, kv_error *err) {
   kv_status st = KV_OK;
   for (uint32_t i = from, n; i < to && !st; i += n) {
     for (n = 1; i + n < to && p->cell[i + n].done == p->cell[i].done; n++) continue;
-    if (p->cell[i].done) continue;
-    st = kvs_cells_run(p->cell + i, n, &p->run, err);
+    p->running = n;
+    if (!p->cell[i].done) st = kvs_cells_run(p->cell + i, n, &p->run, err);
+    p->ran += n;
     for (uint32_t k = i; k < i + n && !st; k++)
       if (p->cell[k].status) st = kv_fail(err, p->cell[k].status, "%s", p->cell[k].err.text);
   }
   return st;
 }
 
+/* As recorded first: its busiest step is the one that all maps are of. */
+static kv_status run_trace(plan *p, const kvs_swept_trace *t, kv_error *err) {
+  uint32_t first = t->first_cell, end = first + t->cells;
+  p->run.path = t->path;
+  p->run.whatif.every = t->every;
+  kv_status st = run_range(p, first, first + 1, err);
+  for (uint32_t i = first + 1; i < end; i++)
+    if (!p->cell[i].done) p->cell[i].map_step = p->cell[first].result.map_step;
+  return st ? st : run_range(p, first + 1, end, err);
+}
+
+static kvs_judgement judge(const plan *p, uint32_t cell, uint32_t gpu) {
+  kvs_prices prices = p->prices;
+  prices.copy_bandwidth = p->gpu[gpu].copy_bandwidth;
+  return kvs_judge(&p->cell[cell], &p->cell[p->trace[p->cell[cell].trace].first_cell], gpu, &prices);
+}
+
 static kv_status write_dataset(plan *p, const char *token_source, kv_error *err) {
   char verdict[256];
   uint32_t good = 0;
   for (uint32_t i = 0; i < p->cells; i++)
-    for (uint32_t g = 0; g < p->gpus; g++) {
-      kvs_prices prices = p->prices;
-      prices.copy_bandwidth = p->gpu[g].copy_bandwidth;
-      good += !strcmp(kvs_judge(&p->cell[i], &p->cell[0], g, &prices).verdict, "do it");
-    }
-  (void)snprintf(verdict, sizeof verdict, "%u of %u combinations of policy, pool and GPU save at least %.0f %% of the time it takes to read the rows.",
+    for (uint32_t g = 0; g < p->gpus; g++) good += !strcmp(judge(p, i, g).verdict, "do it");
+  (void)snprintf(verdict, sizeof verdict, "%u of %u combinations of trace, policy, pool and GPU save at least %.0f %% of the time it takes to read the rows.",
                  good, p->cells * p->gpus, 100 * p->prices.effect);
-  const kvs_policy_settings settings = kvs_policy_settings_default();
-  const kvs_whatif_head head = {.path = p->output, .command = p->command, .conventions = CONVENTIONS, .trace = p->trace, .sha256 = p->sha256,
-                                .info = &p->info, .memory_model = kvsim_memory_model(p->gpu, p->gpus), .token_source = token_source, .verdict = verdict,
-                                .settings = &settings, .prices = p->prices, .every = p->run.whatif.every, .gpu = p->gpu, .gpus = p->gpus};
+  kvs_policy_settings settings = kvs_policy_settings_default();
+  settings.draft_topk = p->topk;
+  const kvs_whatif_head head = {.path = p->output, .command = p->command, .conventions = CONVENTIONS, .traced = p->trace,
+                                .traces = p->traces, .memory_model = kvsim_memory_model(p->gpu, p->gpus), .token_source = token_source, .verdict = verdict,
+                                .settings = &settings, .prices = p->prices, .gpu = p->gpu, .gpus = p->gpus};
   kv_status st = kvs_whatif_write(&head, p->cell, p->cells, 0, err);
   return st;
 }
 
 static void print_summary(const plan *p) {
-  printf("%s: %u simulations (%u kept from before), %u GPUs\n", p->output, p->cells, p->done, p->gpus);
+  printf("%s: %u simulations (%u kept from before), %u traces, %u GPUs\n", p->output, p->cells, p->done, p->traces, p->gpus);
   printf("  %-14s %10s %9s  ", "policy", "pool", "rows/run");
   for (uint32_t g = 0; g < p->gpus; g++) printf(" %-24.24s", p->gpu[g].key);
   printf("\n");
   for (uint32_t i = 0; i < p->cells; i++) {
     const kvs_whatif_result *r = &p->cell[i].result;
+    const kvs_swept_trace *t = &p->trace[p->cell[i].trace];
+    if (i == t->first_cell) printf("  %s\n", t->name);
     printf("  %-14s %10u %9.1f  ", p->cell[i].policy->name, r->capacity, r->runs ? (double)r->rows / (double)r->runs : 0);
     for (uint32_t g = 0; g < p->gpus; g++) {
-      kvs_prices prices = p->prices;
-      prices.copy_bandwidth = p->gpu[g].copy_bandwidth;
-      kvs_judgement j = kvs_judge(&p->cell[i], &p->cell[0], g, &prices);
+      kvs_judgement j = judge(p, i, g);
       printf(" %+9.4f s %-12s", j.net, j.verdict);
     }
     printf("\n");
@@ -286,10 +340,8 @@ static kv_status sweep(const arguments *a, plan *p, kv_error *err) {
   if (!a->restart) read_kept(p);
   begin_keeping(p);
   kv_progress_begin(&p->progress, "sweep", a->shared.quiet);
-  kv_status st = run_range(p, 0, 1, err);
-  for (uint32_t i = 1; i < p->cells; i++)
-    if (!p->cell[i].done) p->cell[i].map_step = p->cell[0].result.map_step;
-  if (!st) st = run_range(p, 1, p->cells, err);
+  kv_status st = KV_OK;
+  for (uint32_t i = 0; i < p->traces && !st; i++) st = run_trace(p, &p->trace[i], err);
   kv_progress_end(&p->progress);
   if (!st) st = write_dataset(p, a->shared.token_us ? "--prefill-us" : "assumed", err);
   if (p->kept) (void)fclose(p->kept);
@@ -300,26 +352,25 @@ static kv_status sweep(const arguments *a, plan *p, kv_error *err) {
 
 kv_status kvsim_sweep(int argc, char **argv, kv_error *err) {
   static const struct argp argp = {
-      options, parse, "TRACE.h5",
-      "Run the schedule of a trace under policies x pool sizes, price it on GPUs, and write one dataset (kvsweep-1). "
+      options, parse, "TRACE.h5...",
+      "Run the schedule of each trace under policies x pool sizes, price it on GPUs, and write one dataset (kvsweep-1). "
       "Interrupted, it goes on where it stopped when the same command is given again.\v"
-      "Examples:\n  kvsim sweep trace.h5 --gpu h200,sm_120 --pool 512Ki,1Mi,2Mi\n  kvsim sweep trace.h5 --policy fifo,compact --restart\n",
+      "Examples:\n  kvsim sweep trace.h5 --gpu h200,sm_120 --pool 512Ki,1Mi,2Mi\n  kvsim sweep monday.h5 tuesday.h5 -o week.h5\n"
+      "  kvsim sweep trace.h5 --policy fifo,compact --restart\n",
       NULL, NULL, NULL};
   arguments a = {0};
   plan p = {0};
-  kvt_reader *reader;
   argp_err_exit_status = 2;
   p.command = kv_cli_command_line(argc, argv);
   (void)argp_parse(&argp, argc, argv, 0, NULL, &a);
-  kv_status st = kvt_reader_open(a.shared.path, &reader, &p.info, err);
-  if (!st) kvt_reader_close(reader);
-  if (!st) st = kv_sha256_file(a.shared.path, p.sha256, err);
+  kv_status st = KV_OK;
+  for (; p.traces < a.paths && !st; p.traces++) st = open_trace(&a, p.traces, &p.trace[p.traces], err);
   if (!st) st = resolve(&a, &p, err);
   if (!st && a.shared.dry_run)
-    printf("%s: %u simulations of %s, priced on %u GPUs, %u at a time\n", p.output, p.cells, p.trace, p.gpus, p.run.jobs);
+    printf("%s: %u simulations of %u traces, priced on %u GPUs, %u at a time\n", p.output, p.cells, p.traces, p.gpus, p.run.jobs);
   else if (!st)
     st = sweep(&a, &p, err);
-  kv_guard_unshare(p.cell, p.cells * sizeof *p.cell);
+  kv_guard_unshare(p.cell, p.shared);
   free(p.output);
   free(p.report);
   free(p.state);

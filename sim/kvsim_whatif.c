@@ -41,6 +41,7 @@ static const struct argp_option options[] = {
     {"scatter-limit", KEY_LIMIT, "SHARE", 0, "relocation: broken neighbours a row that start a pass (default 0.05)", 2},
     {"pass-gap", KEY_GAP, "STEPS", 0, "relocate-full: steps between passes at least (default 64)", 2},
     {"budget", KEY_BUDGET, "ROWS", 0, "relocate-step, -idle: rows copied a step at most (default 512)", 2},
+    KVSIM_OPTION_DRAFT(2),
     {"effect", KEY_EFFECT, "SHARE", 0, "less than so much of the reading time is no effect (default 0.01)", 2},
     KVSIM_OPTION_OUTPUT("dataset", "the trace's name with .kvwhatif.h5", 3),
     KVSIM_OPTION_REPORT(3),
@@ -114,7 +115,7 @@ static kv_status resolve_names(const arguments *a, plan *p, kv_error *err) {
 
 static kv_status resolve_settings(const arguments *a, plan *p, kv_error *err) {
   kvs_policy_settings *s = &p->settings;
-  uint32_t row = 1152, layers = 61;
+  uint32_t row = 1152, layers = 61, draft = 1;
   double us = 50;
   *s = kvs_policy_settings_default();
   p->prices.effect = KVS_EFFECT;
@@ -125,6 +126,8 @@ static kv_status resolve_settings(const arguments *a, plan *p, kv_error *err) {
   if (!st) st = kvsim_real(a->effect, "--effect", 0, 1, &p->prices.effect, err);
   if (!st) st = number(a->gap, "--pass-gap", 1, UINT32_MAX, &s->pass_gap, err);
   if (!st) st = number(a->budget, "--budget", 2, 1u << 24, &s->budget, err);
+  if (!st) st = number(a->shared.draft_topk, "--draft-topk", 1, KVSIM_BRANCHES_MOST, &s->draft_topk, err);
+  if (!st) st = number(a->shared.draft_layers, "--draft-layers", 1, 1u << 16, &draft, err);
   if (!st) st = number(a->shared.row_bytes, "--row-bytes", 1, 1u << 20, &row, err);
   if (!st) st = number(a->shared.layers, "--layers", 1, 1u << 16, &layers, err);
   if (!st) st = kvsim_real(a->shared.token_us, "--prefill-us", 0, 1e9, &us, err);
@@ -135,6 +138,7 @@ static kv_status resolve_settings(const arguments *a, plan *p, kv_error *err) {
   if (!st && s->high_water < s->low_water) st = kv_fail(err, KV_ERR_USAGE, "--high-water: is below --low-water");
   p->prices.row_bytes = row;
   p->prices.layers = layers;
+  p->prices.draft_layers = draft;
   p->prices.token_seconds = us * 1e-6;
   return st;
 }
@@ -250,7 +254,7 @@ static void print_table(const plan *p) {
     number_or_dash(j.break_even, "%.0f", even, sizeof even);
     printf("  %-14s %9.1f %7.2f%% %8" PRIu64 " %9" PRIu64 " %9" PRIu64 " %10.3f %9.4f %9.4f %9.4f %10s  %s\n", p->policy[i]->name,
            r->runs ? (double)r->rows / (double)r->runs : 0, r->capacity ? 100 * r->waste_mean / r->capacity : 0, r->tally.evicted,
-           r->tally.refilled, r->tally.moved + r->tally.copied, j.read, j.saved, j.move + j.recompute, j.net, even, j.verdict);
+           r->tally.refilled, r->tally.moved + r->tally.copied + r->tally.tails, j.read, j.saved, j.move + j.recompute, j.net, even, j.verdict);
   }
   print_kernels(p);
   printf("\n  %s\n", p->verdict);
@@ -262,10 +266,10 @@ static json_t *policy_json(const plan *p, uint32_t i) {
   const kvs_cell *c = &p->cell[i];
   const kvs_whatif_result *r = &c->result;
   kvs_judgement j = judge(p, i);
-  json_t *o = json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f}", "policy", c->policy->name, "fits", r->fits,
+  json_t *o = json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f}", "policy", c->policy->name, "fits", r->fits,
                         "pool", (json_int_t)r->capacity, "page_size", (json_int_t)r->page_size, "rows", (json_int_t)r->rows, "runs",
                         (json_int_t)r->runs, "evicted", (json_int_t)r->tally.evicted, "refilled", (json_int_t)r->tally.refilled,
-                        "moved", (json_int_t)r->tally.moved, "copied", (json_int_t)r->tally.copied, "passes",
+                        "moved", (json_int_t)r->tally.moved, "copied", (json_int_t)r->tally.copied, "tails", (json_int_t)r->tally.tails, "passes",
                         (json_int_t)r->tally.passes, "mismatches", (json_int_t)(r->tally.mismatches + c->list_mismatches),
                         "slot_operations", (json_int_t)(r->tally.allocated + r->tally.freed), "memory_bytes",
                         (json_int_t)c->memory_bytes, "seconds", c->seconds, "waste_mean", r->waste_mean);

@@ -9,9 +9,13 @@ static bool pinned(const kvs_world *w, int32_t page) { return w->page_pinned[pag
 static void pin(kvs_world *w, int32_t page) { w->page_pinned[page / 64] |= 1ull << (page % 64); }
 static void unpin(kvs_world *w, int32_t page) { w->page_pinned[page / 64] &= ~(1ull << (page % 64)); }
 
+static kv_status reclaim_page(kvs_world *w, int32_t page);
+
 static kv_status take_page(kvs_world *w, int32_t *page) {
   if (!kvs_world_ensure(w, 1)) return KV_END;
   w->policy->take(w, 1, page);
+  kv_status st = w->page_held && w->page_live[*page] ? reclaim_page(w, *page) : KV_OK;
+  if (st) return st;
   w->page_live[*page] = w->page_filled[*page] = 0;
   pin(w, *page);
   return KV_OK;
@@ -31,14 +35,18 @@ static kv_status give_page(kvs_world *w, int32_t page, int32_t request, kvt_free
   int32_t slot = page * (int32_t)w->page_size;
   unpin(w, page);
   w->policy->give(w, &slot, 1);
+  if (group < 0 && w->page_held) w->policy->end_group(w); /* it is told as a free of its own */
   if (!w->tell || !w->page_filled[page]) return KV_OK;
   kv_status st = list_slots(w, page, 0, w->page_filled[page]);
-  if (!st) kvs_world_tell(w, KVT_FREE, request, UINT32_MAX, w->scratch, w->page_filled[page], group, (int32_t)reason);
+  bool segment = w->follow && w->current.kind == KVT_FREE && w->current.position >= 0;
+  if (!st) kvs_world_tell(w, KVT_FREE, request, segment ? 0 : UINT32_MAX, w->scratch, w->page_filled[page], group, (int32_t)reason);
   return st;
 }
 
 static void put_token(kvs_world *w, int32_t token, int32_t page, uint32_t off) {
   w->where[token] = page * (int32_t)w->page_size + (int32_t)off;
+  if (w->tenant) w->tenant[w->where[token]] = token;
+  if (w->page_held && w->refs[token]) w->page_held[page]++;
   w->page_live[page]++;
   w->resident++;
   if (w->follow) w->tally.mismatches += w->where[token] != token;
@@ -48,8 +56,29 @@ static void lift_token(kvs_world *w, int32_t token, int32_t mark) {
   int32_t slot = w->where[token];
   w->where[token] = mark;
   if (slot < 0) return;
-  w->page_live[slot / (int32_t)w->page_size]--;
+  int32_t page = slot / (int32_t)w->page_size;
+  if (w->page_held && w->refs[token]) w->page_held[page]--;
+  if (w->page_held && w->list.after[page] >= 0) w->queued--;
+  w->page_live[page]--;
   w->resident--;
+}
+
+/* vLLM: the queue's head is cached. What lies there is evicted. */
+static kv_status reclaim_page(kvs_world *w, int32_t page) {
+  int32_t first = page * (int32_t)w->page_size;
+  if (!w->tenant) return kv_fail(w->err, KV_ERR_INPUT, "page %d is handed out, but was not evicted", page);
+  w->queued -= w->page_live[page]; /* it has left the queue already */
+  for (uint32_t i = 0; i < w->page_size; i++) {
+    int32_t token = w->tenant[first + (int32_t)i];
+    if (token < 0 || w->where[token] != first + (int32_t)i) continue;
+    kvs_world_unlink_idle(w, token);
+    lift_token(w, token, KVS_EVICTED);
+    w->tally.evicted++;
+  }
+  if (!w->tell || !w->page_filled[page]) return KV_OK;
+  kv_status st = list_slots(w, page, 0, w->page_filled[page]);
+  if (!st) kvs_world_tell(w, KVT_FREE, -1, UINT32_MAX, w->scratch, w->page_filled[page], -1, KVT_FREE_EVICT);
+  return st;
 }
 
 /* The page for the next position of a row: its own, the first one behind it, or a new one. */
@@ -219,6 +248,8 @@ static kv_status release(kvs_world *w, kvs_holder *q, const int32_t *tokens, uin
     if (w->where[tokens[i]] == KVS_NO_TOKEN) return kv_fail(w->err, KV_ERR_INPUT, "frees slot %d twice", tokens[i]);
     kvs_world_unlink_idle(w, tokens[i]);
     lift_token(w, tokens[i], KVS_NO_TOKEN);
+    bool more = i + 1 < n && w->where[tokens[i + 1]] >= 0 && w->where[tokens[i + 1]] / (int32_t)w->page_size == page;
+    if (there && !more && w->page_live[page]) kvs_world_queue_page(w, page);
     if (!there || w->page_live[page] || (shrinks && page == q->tail_page)) continue;
     if (ends && q && page == q->tail_page)
       q->tail_page = -1;
@@ -243,7 +274,9 @@ static kv_status leave(kvs_world *w, kvs_holder *q) {
   }
   unpin(w, page);
   q->tail_page = -1;
-  return w->page_live[page] ? KV_OK : give_page(w, page, q->request, KVT_FREE_TAIL, -1);
+  if (!w->page_live[page]) return give_page(w, page, q->request, KVT_FREE_TAIL, -1);
+  kvs_world_queue_page(w, page);
+  return KV_OK;
 }
 
 static kv_status drop(kvs_world *w, const int32_t *tokens, uint32_t n) {

@@ -59,6 +59,7 @@ typedef struct kvs_tally {
   uint64_t allocated, freed;  /* as recorded: the slot operations of the schedule */
   uint64_t moved;             /* rows copied to another slot by relocation */
   uint64_t copied;            /* accepted rows of verify blocks copied to their place */
+  uint64_t tails;             /* pages, draft_topk > 1: rows at the end of a row's last page, copied in the draft model's cache */
   uint64_t evicted;           /* cached tokens dropped before the recording did */
   uint64_t refilled;          /* tokens recomputed: hits on dropped ones, and hits cut to whole pages */
   uint64_t mismatches;        /* slots that differ from the recording's (as-recorded) */
@@ -71,6 +72,7 @@ typedef struct kvs_policy_settings {
   double scatter_limit;     /* relocate-full: broken neighbours / rows that starts a pass (0.05) */
   uint32_t pass_gap;        /* relocate-full: steps between passes at least (64) */
   uint32_t budget;          /* relocate-step, relocate-idle: rows moved a step at most (512) */
+  uint32_t draft_topk;      /* branches of a draft: with pages each but the first needs a copy of the row's last, partial page (1) */
 } kvs_policy_settings;
 kvs_policy_settings kvs_policy_settings_default(void);
 
@@ -90,6 +92,8 @@ typedef struct kvs_world {
   uint16_t *page_live;      /* KVS_PAGES [pages + 1]: tokens that lie in the page */
   uint16_t *page_filled;    /* KVS_PAGES: slots of the page that were ever used since it was taken */
   uint64_t *page_pinned;    /* KVS_PAGES, bits: a running request writes here */
+  uint16_t *page_held;      /* vLLM's queue: tokens of the page that rows hold; with none the page is in the queue */
+  uint64_t queued;          /* vLLM's queue: tokens that lie in queued pages */
   kvs_holder **running;     /* in order of start */
   uint32_t running_n;
   uint64_t resident;        /* tokens with a slot */
@@ -129,7 +133,7 @@ typedef struct kvs_policy {
   /* Everything free, in the order of `initial` where that is not NULL (n units). May change placement, page_size
    * and identity of the world. Memory is the world's (list, free_bits). */
   kv_status (*open)(kvs_world *world, const int32_t *initial, uint32_t n, kv_error *err);
-  void (*begin_call)(kvs_world *world, uint32_t slots, uint32_t requests); /* may be NULL */
+  void (*begin_call)(kvs_world *world, uint32_t slots, uint32_t requests, bool decode); /* may be NULL */
   /* Hands out n units in order; the world has made sure that there are as many. */
   void (*take)(kvs_world *world, uint32_t n, int32_t *out);
   void (*give)(kvs_world *world, const int32_t *units, uint32_t n);
@@ -139,12 +143,12 @@ typedef struct kvs_policy {
   void (*finished)(kvs_world *world, const kvs_holder *holder); /* may be NULL: its tokens fall idle now */
 } kvs_policy;
 
-/* All of them, as-recorded first, the oracle last. */
+/* All of them, as-recorded first, the oracle last. vllm needs `moves` to know what it evicts with a page. */
 extern const kvs_policy kvs_policy_as_recorded, kvs_policy_fifo, kvs_policy_need_sort, kvs_policy_sorted,
     kvs_policy_lifo, kvs_policy_low_water, kvs_policy_compact, kvs_policy_pages_16, kvs_policy_pages_32,
-    kvs_policy_pages_64, kvs_policy_relocate_full, kvs_policy_relocate_step, kvs_policy_relocate_idle,
+    kvs_policy_pages_64, kvs_policy_vllm, kvs_policy_relocate_full, kvs_policy_relocate_step, kvs_policy_relocate_idle,
     kvs_policy_oracle;
-#define KVS_POLICIES 14u
+#define KVS_POLICIES 15u
 extern const kvs_policy *const kvs_policies[KVS_POLICIES];
 /* NULL for a name that is none. */
 const kvs_policy *kvs_policy_find(const char *name);
@@ -179,6 +183,11 @@ void kvs_world_tell(kvs_world *world, kvt_kind kind, int32_t request, uint32_t p
 void kvs_world_own_call(kvs_world *world, int32_t request, uint32_t n);
 void kvs_world_link_idle(kvs_world *world, int32_t identity);
 void kvs_world_unlink_idle(kvs_world *world, int32_t identity);
+/* One more row, or one fewer, holds the token: it leaves or joins the idle ones, and its page vLLM's queue. */
+void kvs_world_hold(kvs_world *world, int32_t identity);
+void kvs_world_let_go(kvs_world *world, int32_t identity);
+/* vLLM's queue: the page joins it if no row holds any of its tokens and nobody writes there. */
+void kvs_world_queue_page(kvs_world *world, int32_t page);
 /* Room for n more entries in a list of a holder. KV_ERR_MEMORY. */
 kv_status kvs_reserve(int32_t **list, uint32_t *room, uint64_t n, kv_error *err);
 
@@ -196,7 +205,7 @@ static inline bool kvs_free_set_has(const kvs_world *w, int32_t slot) {
 /* ---- SGLang's lists (policy_fifo.c) ---- */
 
 kv_status kvs_list_open(kvs_world *world, kvt_allocator kind, const int32_t *initial, uint32_t n, kv_error *err);
-void kvs_list_begin_call(kvs_world *world, uint32_t slots, uint32_t requests);
+void kvs_list_begin_call(kvs_world *world, uint32_t slots, uint32_t requests, bool decode);
 void kvs_list_take(kvs_world *world, uint32_t n, int32_t *out);
 void kvs_list_give(kvs_world *world, const int32_t *units, uint32_t n);
 void kvs_list_end_group(kvs_world *world);

@@ -154,10 +154,25 @@ static kv_status add_request(kvs_replay *r, int32_t id, int32_t prompt, kv_error
   return KV_OK;
 }
 
+/* vLLM: pages of slots [start, start + n) that no row holds any more join the queue, last first. */
+static void queue_run(kvs_replay *r, int32_t start, int32_t n) {
+  int32_t page = (int32_t)r->info.page_size;
+  for (int32_t at = (start + n - 1) / page * page; at >= start; at -= page)
+    if (!kvs_pool_refs(&r->pool, at)) kvs_freelist_idle(&r->list, at / page);
+}
+
+static void queue_row(kvs_replay *r, const request *q) {
+  if (!kvt_allocator_queues(r->list.kind)) return;
+  (void)kvs_freelist_end_group(&r->list);
+  for (uint32_t i = q->tail_n; i-- > 0;) queue_run(r, q->tail[i], 1);
+  for (uint32_t i = q->row.runs; i-- > 0;) queue_run(r, q->row.run[i].start, (int32_t)q->row.run[i].length);
+}
+
 static void drop_row(kvs_replay *r, request *q) {
   for (uint32_t i = 0; i < q->row.runs; i++)
     kvs_pool_drop_run(&r->pool, q->row.run[i].start, (uint32_t)q->row.run[i].length);
   for (uint32_t i = 0; i < q->tail_n; i++) kvs_pool_drop_run(&r->pool, q->tail[i], 1);
+  queue_row(r, q);
   if (q->row.units) r->bitmap_left += kvs_row_unit_words(&r->options.geometry, r->pool.first + r->pool.size) * 8;
   kvs_row_free(&q->row);
   q->tail_n = 0;
@@ -259,7 +274,7 @@ static kv_status check_order(const context *c) {
   kvs_replay *r = c->r;
   end_group(r);
   if (r->call_open) /* put off to here: only now it shows which of the allocator's calls it is */
-    kvs_freelist_begin_call_of(&r->list, r->call_slots, r->call_requests, c->e->kind == KVT_ALLOC_DECODE);
+    kvs_freelist_begin_call(&r->list, r->call_slots, r->call_requests, c->e->kind == KVT_ALLOC_DECODE);
   r->call_open = false;
   uint32_t agree = kvs_freelist_take(&r->list, c->e->slots, c->e->count);
   if (agree == c->e->count) return KV_OK;
@@ -364,6 +379,13 @@ static kv_status not_holdable(const context *c, uint32_t at) {
                                                                         : "is held by more than 32,766 rows");
 }
 
+/* vLLM: what a row takes up again leaves the queue. */
+static void unqueue(kvs_replay *r, const int32_t *slots, uint32_t n) {
+  if (!kvt_allocator_queues(r->list.kind)) return;
+  for (uint32_t i = 0; i < n; i++)
+    if ((uint32_t)slots[i] % r->info.page_size == 0) kvs_freelist_busy(&r->list, slots[i] / (int32_t)r->info.page_size);
+}
+
 /* Adds slots that others may hold too. They must be allocated. */
 static kv_status hold_slots(const context *c, request *q) {
   kvs_replay *r = c->r;
@@ -373,6 +395,7 @@ static kv_status hold_slots(const context *c, request *q) {
     if ((st = next_run(c, i, &n))) break;
     uint32_t held = kvs_pool_hold_run(&r->pool, slots[i], n);
     if (held < n) return not_holdable(c, i + held);
+    unqueue(r, slots + i, n);
     st = kvs_row_append(&q->row, &r->options.geometry, slots[i], (int32_t)n, c->err);
   }
   return st;
@@ -434,7 +457,8 @@ static kv_status commit_ahead(const context *c, request *q) {
   if ((uint64_t)c->e->position != q->row.rows) return bad_event(c, "position does not continue the committed row");
   if (c->e->length < 0 || (uint32_t)c->e->length > q->tail_n)
     return bad_event(c, "commits more tokens than slots were allocated ahead");
-  kv_status st = count_decode(c, q);
+  bool prefill = q->prompt >= 0 && q->row.rows < (uint64_t)q->prompt; /* a chunk in slots that were lookahead's (vLLM) */
+  kv_status st = prefill ? KV_OK : count_decode(c, q);
   q->before_commit = milestone_now(c->r, q, "finish");
   uint32_t n = (uint32_t)c->e->length;
   for (uint32_t i = 0, k; i < n && !st; i += k) {
@@ -443,6 +467,10 @@ static kv_status commit_ahead(const context *c, request *q) {
   }
   q->tail_n -= n;
   if (n) memmove(q->tail, q->tail + n, q->tail_n * sizeof *q->tail);
+  if (!st && prefill && q->row.rows >= (uint64_t)q->prompt && !q->prefill_due) {
+    q->prefill_due = true;
+    c->r->due++;
+  }
   return st;
 }
 
@@ -528,7 +556,10 @@ static kv_status on_free(const context *c) {
                                         : "is freed, but a running request's row holds it");
   }
   r->totals.freed += c->e->count;
-  kvs_freelist_give(&r->list, slots, c->e->count);
+  if (c->e->position >= 0)
+    kvs_freelist_give_segment(&r->list, slots, c->e->count);
+  else
+    kvs_freelist_give(&r->list, slots, c->e->count);
   bool piece = r->batch->more && r->batch_event + 1 == r->batch->events;
   r->group = c->e->length;
   if (r->group == -1 && !piece) end_group(r);

@@ -147,7 +147,7 @@ kv_status kvs_call(kvs_loop *s, const kvs_jobs *jobs, kvs_call_kind kind, kv_err
     with += to > from;
   }
   if (!total) return KV_OK;
-  kvs_freelist_begin_call_of(&s->list, total, with, event[kind] == KVT_ALLOC_DECODE);
+  kvs_freelist_begin_call(&s->list, total, with, event[kind] == KVT_ALLOC_DECODE);
   kv_status st = kvs_emit(s, (kvt_event){.kind = KVT_ALLOC_CALL, .request = -1, .position = (int32_t)with,
                                          .length = (int32_t)total, .aux = call}, err);
   for (uint32_t i = 0; i < jobs->n && !st; i++) {

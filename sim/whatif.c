@@ -19,6 +19,8 @@ struct kvs_whatif {
   kvt_step_type step_type;
   bool step_open;
   int32_t group;
+  uint32_t call_slots, call_requests; /* of the allocator call announced */
+  bool call_open;                     /* none of its rows has come yet */
   kvt_event dup;       /* duplicates freed by the event before, kept until it is clear what the row becomes */
   int32_t *dup_token, *dup_slot;
   uint32_t dup_room, dup_slot_room;
@@ -156,11 +158,20 @@ static kv_status claim(kvs_whatif *f, const kvt_event *e) {
   return KV_OK;
 }
 
+/* The announced call begins: only its first row shows which of the allocator's calls it is. */
+static void begin_call(kvs_whatif *f, const kvt_event *e) {
+  kvs_world *w = &f->world;
+  if (f->call_open && w->policy->begin_call && !w->identity)
+    w->policy->begin_call(w, f->call_slots, f->call_requests, e->kind == KVT_ALLOC_DECODE);
+  f->call_open = false;
+}
+
 static kv_status on_append(kvs_whatif *f, const kvt_event *e) {
   kvs_world *w = &f->world;
   kvs_holder *q;
   bool commit = e->kind != KVT_ALLOC_SPEC;
   kv_status st = running(f, e, &q);
+  begin_call(f, e);
   if (!st && ((uint32_t)e->position != q->owned || (commit && q->owned != q->rows)))
     st = bad(f, e, "position does not continue the request's row");
   if (!st) st = claim(f, e);
@@ -170,9 +181,18 @@ static kv_status on_append(kvs_whatif *f, const kvt_event *e) {
   return st;
 }
 
+/* A draft begins behind the row. Its branches write to pages of their own, each of which begins with the row's last page as far as it
+ * is filled (SGLang's duplicate_prefix_tail_to_draft_branches; a copy in the draft model's cache). */
+static void count_tails(kvs_world *w, const kvs_holder *q) {
+  if (w->placement == KVS_PAGES && w->settings.draft_topk > 1)
+    w->tally.tails += (uint64_t)(w->settings.draft_topk - 1) * (q->rows % w->page_size);
+}
+
 static kv_status on_verify(kvs_whatif *f, const kvt_event *e) {
   kvs_holder *q;
   kv_status st = running(f, e, &q);
+  begin_call(f, e);
+  if (!st && !q->block_n) count_tails(&f->world, q);
   if (!st) st = claim(f, e);
   if (!st) st = kvs_placer_of(&f->world)->tree(&f->world, q, e->slots, e->count);
   f->world.tally.allocated += e->count;
@@ -187,7 +207,7 @@ static kv_status hold(kvs_whatif *f, const kvt_event *e, bool fresh) {
     if (w->where[id] == KVS_NO_TOKEN || (fresh && w->where[id] < 0)) return bad_slot(f, e, i, "holds no token");
     if (fresh && w->refs[id]) return bad_slot(f, e, i, "is in a row already");
     if (w->refs[id] == ROWS_MOST) return bad_slot(f, e, i, "is held by more than 65,535 rows");
-    if (!w->refs[id]++) kvs_world_unlink_idle(w, id);
+    kvs_world_hold(w, id);
   }
   return KV_OK;
 }
@@ -200,6 +220,7 @@ static kv_status on_commit(kvs_whatif *f, const kvt_event *e) {
   if (st) return st;
   if (e->count == 0) {
     if (e->length < 0 || (uint32_t)e->length > q->owned - q->rows) return bad(f, e, "commits more tokens than slots were allocated ahead");
+    if (f->step_type == KVT_STEP_DECODE) count_tails(&f->world, q);
     kvs_world_tell(&f->world, KVT_COMMIT, q->request, q->rows, NULL, 0, e->length, -1);
     kvs_row_commit(&f->world, q, (uint32_t)e->length);
     return KV_OK;
@@ -234,7 +255,10 @@ static kv_status take_back(kvs_whatif *f, const kvt_event *e, kvs_holder *q) {
   kvs_world *w = &f->world;
   if (e->count > q->owned - q->rows || memcmp(q->token + q->owned - e->count, e->slots, e->count * sizeof *q->token) != 0)
     return bad(f, e, "frees slots that are not the last ones allocated ahead for the request");
-  for (uint32_t i = 0; i < e->count; i++) w->refs[e->slots[i]]--;
+  for (uint32_t i = 0; i < e->count; i++) {
+    if (!--w->refs[e->slots[i]] && w->page_held && w->where[e->slots[i]] >= 0)
+      w->page_held[w->where[e->slots[i]] / (int32_t)w->page_size]--; /* its page is given back with the slots */
+  }
   q->owned -= e->count;
   return KV_OK;
 }
@@ -317,7 +341,7 @@ static kv_status on_remap(kvs_whatif *f, const kvt_event *e) {
   if (st) return st;
   for (uint32_t i = 0; i < e->count; i++) {
     int32_t old = q->token[(uint32_t)e->position + i];
-    if (!--w->refs[old] && w->where[old] >= 0) kvs_world_link_idle(w, old);
+    kvs_world_let_go(w, old);
     q->token[(uint32_t)e->position + i] = e->slots[i];
   }
   kvs_world_recount(w, q);
@@ -334,10 +358,7 @@ static kv_status on_remap(kvs_whatif *f, const kvt_event *e) {
 
 /* The row is nobody's now. Deepest first, so that a prefix outlives what hangs on it. */
 static void let_go(kvs_world *w, kvs_holder *q) {
-  for (uint32_t p = q->owned; p-- > 0;) {
-    int32_t id = q->token[p];
-    if (!--w->refs[id] && w->where[id] >= 0) kvs_world_link_idle(w, id);
-  }
+  for (uint32_t p = q->owned; p-- > 0;) kvs_world_let_go(w, q->token[p]);
 }
 
 static kv_status on_end(kvs_whatif *f, const kvt_event *e) {
@@ -373,7 +394,9 @@ static kv_status on_call(kvs_whatif *f, const kvt_event *e) {
   kvs_world *w = &f->world;
   if (e->length < 0 || e->position < 0) return bad(f, e, "a call without its slots and requests");
   if (w->policy->end_group) w->policy->end_group(w);
-  if (w->policy->begin_call && !w->identity) w->policy->begin_call(w, (uint32_t)e->length, (uint32_t)e->position);
+  f->call_slots = (uint32_t)e->length;
+  f->call_requests = (uint32_t)e->position;
+  f->call_open = true;
   if (w->placement == KVS_TOKENS) kvs_world_tell(w, KVT_ALLOC_CALL, -1, (uint32_t)e->position, NULL, 0, e->length, e->aux);
   return KV_OK;
 }
@@ -563,7 +586,7 @@ static kv_status measure(kvs_whatif *f) {
   if (st) return st;
   if (bound) runs = f->bound;
   uint64_t unit = w->placement == KVS_PAGES ? w->page_size : 1;
-  uint64_t used = w->identity ? w->resident : w->capacity - w->policy->available(w) * unit, waste = used - w->resident;
+  uint64_t used = w->identity ? w->resident : w->capacity - w->policy->available(w) * unit + w->queued, waste = used - w->resident;
   f->waste_sum += (double)waste;
   f->free_sum += (double)(w->capacity - used);
   if (waste > f->result.waste_most) f->result.waste_most = waste;

@@ -86,6 +86,7 @@ OF(p_evicted, r->tally.evicted)
 OF(p_refilled, r->tally.refilled)
 OF(p_moved, r->tally.moved)
 OF(p_copied, r->tally.copied)
+OF(p_tails, r->tally.tails)
 OF(p_passes, r->tally.passes)
 OF(p_mismatches, r->tally.mismatches)
 OF(p_list, t->cell[i].list_mismatches)
@@ -95,7 +96,7 @@ OF(p_operations, r->tally.allocated + r->tally.freed)
 
 static double p_bound(const table *t, uint64_t i) {
   for (uint32_t k = 0; k < t->n; k++)
-    if (t->cell[k].policy->costs_nothing && t->cell[i].result.runs && t->cell[i].result.fits)
+    if (t->cell[k].trace == t->cell[i].trace && t->cell[k].policy->costs_nothing && t->cell[i].result.runs && t->cell[i].result.fits)
       return (double)t->cell[k].result.runs / (double)t->cell[i].result.runs;
   return NAN;
 }
@@ -117,6 +118,7 @@ static const column policy_columns[] = {
     {"policies/refilled", 'u', "token", "tokens computed again: hits on dropped ones and hits cut to whole pages", p_refilled},
     {"policies/moved", 'u', "row", "rows copied by relocation", p_moved},
     {"policies/copied", 'u', "row", "accepted rows of verify blocks copied to their place", p_copied},
+    {"policies/tails", 'u', "row", "rows of partial pages copied for the branches of drafts, in the draft model's cache", p_tails},
     {"policies/passes", 'u', "1", "full passes of relocation", p_passes},
     {"policies/mismatches", 'u', "slot", "slots that differ from the recording's (as-recorded; else 0)", p_mismatches},
     {"policies/list_mismatches", 'u', "1", "entries of the final free lists that differ from the recording's", p_list},
@@ -124,16 +126,26 @@ static const column policy_columns[] = {
     {"policies/decode_steps", 'u', "1", "decode steps", p_decode},
     {"policies/slot_operations", 'u', "slot", "slots allocated and freed by the recording", p_operations}};
 
+OF(p_trace, t->cell[i].trace)
+static const column trace_of_policy[] = {{"policies/trace", 'w', "1", "row of /traces", p_trace}};
+
 static const char *policy_name(const table *t, uint64_t i) { return t->cell[i].policy->name; }
 static const char *policy_summary(const table *t, uint64_t i) { return t->cell[i].policy->summary; }
 
 /* ---- /costs, a row a cell and GPU ---- */
 
+static const kvs_cell *base_of(const table *t, const kvs_cell *cell) {
+  uint32_t i = t->baseline;
+  while (i < t->n && t->cell[i].trace != cell->trace) i++;
+  return i < t->n ? &t->cell[i] : NULL;
+}
+
 static kvs_judgement judged(const table *t, uint64_t row) {
   uint32_t gpu = (uint32_t)(row % t->head->gpus);
   kvs_prices p = t->head->prices;
   p.copy_bandwidth = t->head->gpu[gpu].copy_bandwidth;
-  return kvs_judge(&t->cell[row / t->head->gpus], t->baseline < t->n ? &t->cell[t->baseline] : NULL, gpu, &p);
+  const kvs_cell *cell = &t->cell[row / t->head->gpus];
+  return kvs_judge(cell, base_of(t, cell), gpu, &p);
 }
 
 static double c_policy(const table *t, uint64_t i) { return (double)(i / t->head->gpus); }
@@ -152,7 +164,7 @@ static const column cost_columns[] = {
     {"costs/policy", 'w', "1", "row of /policies", c_policy},
     {"costs/gpu", 'w', "1", "row of /gpus", c_gpu},
     {"costs/read", 'f', "s", "reading the rows in all decode steps and layers, at the memory's share for their runs", c_read},
-    {"costs/moved_bytes", 'f', "B", "rows relocated or compacted x row bytes x layers (each is read and written)", c_bytes},
+    {"costs/moved_bytes", 'f', "B", "rows relocated or compacted x row bytes x layers, tails x row bytes x draft layers (each is read and written)", c_bytes},
     {"costs/move", 'f', "s", "time to read and write them at the copy bandwidth", c_move},
     {"costs/recompute", 'f', "s", "refilled tokens x time a token", c_recompute},
     {"costs/saved", 'f', "s", "reading time of the baseline - this one's, all decode steps", c_saved},
@@ -300,27 +312,63 @@ static const column map_columns[] = {
     {"map/live", 'w', "slot", "slots of other running rows", m_live},
     {"map/idle", 'w', "slot", "slots of tokens that no running request holds", m_idle}};
 
+/* ---- /traces ---- */
+
+static const char *t_name(const table *t, uint64_t i) { return t->head->traced[i].name; }
+static const char *t_sha256(const table *t, uint64_t i) { return t->head->traced[i].sha256; }
+static const char *t_origin(const table *t, uint64_t i) { return t->head->traced[i].info.origin; }
+static const char *t_allocator(const table *t, uint64_t i) { return kvt_allocator_name(t->head->traced[i].info.allocator); }
+static double t_pool(const table *t, uint64_t i) { return t->head->traced[i].info.pool_size; }
+static double t_page(const table *t, uint64_t i) { return t->head->traced[i].info.page_size; }
+static double t_requests(const table *t, uint64_t i) { return (double)t->head->traced[i].info.requests; }
+static double t_every(const table *t, uint64_t i) { return t->head->traced[i].every; }
+static double t_map(const table *t, uint64_t i) { return t->cell[t->head->traced[i].first_cell].result.map_step; }
+static const column trace_columns[] = {{"traces/pool_size", 'u', "slot", "slots of the recording's pool", t_pool},
+                                       {"traces/page_size", 'w', "slot", "slots a page of the recording", t_page},
+                                       {"traces/requests", 'u', "1", "requests", t_requests},
+                                       {"traces/every", 'w', "step", "a sample each so many steps", t_every},
+                                       {"traces/map_step", 'w', "1", "step of its maps", t_map}};
+
+static kv_status write_traces(const table *t, kv_error *err) {
+  uint64_t n = t->head->traces;
+  kv_status st = write_words(t, "traces/name", "file", n, t_name, err);
+  if (!st) st = write_words(t, "traces/sha256", "of the file", n, t_sha256, err);
+  if (!st) st = write_words(t, "traces/origin", "where it comes from", n, t_origin, err);
+  if (!st) st = write_words(t, "traces/allocator", "of the recording", n, t_allocator, err);
+  if (!st) st = WRITE_TABLE(t, trace_columns, n, err);
+  return st ? st : WRITE_TABLE(t, trace_of_policy, t->n, err);
+}
+
 /* ---- the whole ---- */
+
+/* What the file's attributes say of the one trace. */
+static kv_status write_trace(hid_t f, const kvs_whatif_head *h, kv_error *err) {
+  kv_status st = kv_h5_put_str(f, "trace", h->trace, err);
+  if (!st) st = kv_h5_put_str(f, "trace_sha256", h->sha256, err);
+  if (!st) st = kv_h5_put_str(f, "trace_origin", h->info->origin, err);
+  if (!st) st = kv_h5_put_str(f, "allocator", kvt_allocator_name(h->info->allocator), err);
+  if (!st) st = kv_h5_put_i64(f, "pool_size", h->info->pool_size, err);
+  if (!st) st = kv_h5_put_i64(f, "page_size", h->info->page_size, err);
+  return st ? st : kv_h5_put_i64(f, "every", h->every, err);
+}
 
 static kv_status write_head(hid_t f, const kvs_whatif_head *h, kv_error *err) {
   const kvs_policy_settings *s = h->settings;
   const struct {
     const char *name, *value;
-  } text[] = {{"trace", h->trace}, {"trace_sha256", h->sha256}, {"trace_origin", h->info->origin},
-              {"allocator", kvt_allocator_name(h->info->allocator)}, {"memory_model", h->memory_model},
-              {"token_source", h->token_source}, {"verdict", h->verdict}, {"default", "policies"}};
+  } text[] = {{"memory_model", h->memory_model}, {"token_source", h->token_source}, {"verdict", h->verdict}, {"default", "policies"}};
   const struct {
     const char *name;
     double value;
   } real[] = {{"row_bytes", h->prices.row_bytes}, {"layers", h->prices.layers}, {"token_seconds", h->prices.token_seconds},
+              {"draft_layers", h->prices.draft_layers},
               {"effect", h->prices.effect}, {"low_water", s->low_water}, {"high_water", s->high_water},
               {"scatter_limit", s->scatter_limit}};
   const struct {
     const char *name;
     int64_t value;
-  } whole[] = {{"pool_size", h->info->pool_size}, {"page_size", h->info->page_size}, {"every", h->every},
-               {"pass_gap", s->pass_gap}, {"budget", s->budget}, {"heads", h->heads}, {"queries", h->queries}};
-  kv_status st = KV_OK;
+  } whole[] = {{"pass_gap", s->pass_gap}, {"budget", s->budget}, {"draft_topk", s->draft_topk}, {"heads", h->heads}, {"queries", h->queries}};
+  kv_status st = h->traced ? KV_OK : write_trace(f, h, err);
   for (size_t i = 0; i < sizeof text / sizeof *text && !st; i++) st = kv_h5_put_str(f, text[i].name, text[i].value, err);
   for (size_t i = 0; i < sizeof real / sizeof *real && !st; i++) st = kv_h5_put_f64(f, real[i].name, real[i].value, err);
   for (size_t i = 0; i < sizeof whole / sizeof *whole && !st; i++) st = kv_h5_put_i64(f, whole[i].name, whole[i].value, err);
@@ -354,7 +402,7 @@ static kv_status write_map(const table *t, kv_error *err) {
   hid_t group = st ? -1 : H5Gopen2(t->file, "map", H5P_DEFAULT);
   if (st) return st;
   st = kv_h5_put_i64(group, "cells", KVS_MAP_CELLS, err);
-  if (!st) st = kv_h5_put_i64(group, "step", t->n ? t->cell[0].result.map_step : 0, err);
+  if (!st && !t->head->traced) st = kv_h5_put_i64(group, "step", t->n ? t->cell[0].result.map_step : 0, err);
   (void)H5Gclose(group);
   return st;
 }
@@ -367,6 +415,7 @@ kv_status kvs_whatif_write(const kvs_whatif_head *h, const kvs_cell *cells, uint
   uint64_t costs = (uint64_t)n * h->gpus;
   st = write_head(out.file, h, err);
   if (!st) st = write_gpus(&t, err);
+  if (!st && h->traced) st = write_traces(&t, err);
   if (!st) st = write_words(&t, "policies/name", "policy", n, policy_name, err);
   if (!st) st = write_words(&t, "policies/summary", "what it does", n, policy_summary, err);
   if (!st) st = WRITE_TABLE(&t, policy_columns, n, err);
@@ -386,6 +435,7 @@ kv_status kvs_whatif_write(const kvs_whatif_head *h, const kvs_cell *cells, uint
 
 static kvt_allocator allocator_of(const kvs_world *w) {
   if (w->identity || w->next) return KVT_ALLOC_OTHER;
+  if (w->list.after) return w->list.kind;
   return w->policy == &kvs_policy_lifo || !w->list.ring ? KVT_ALLOC_OTHER : w->list.kind;
 }
 

@@ -28,10 +28,20 @@ typedef struct kvs_kernel_time {
   double step, saved_step; /* s */
 } kvs_kernel_time;
 
+/* One of several traces of a sweep. */
+typedef struct kvs_swept_trace {
+  const char *path, *name; /* name: base name */
+  char sha256[65];
+  kvt_info info;
+  uint32_t every, first_cell, cells;
+} kvs_swept_trace;
+
 typedef struct kvs_whatif_head {
   const char *path, *command, *conventions;
-  const char *trace, *sha256;   /* base name */
+  const char *trace, *sha256;   /* base name; NULL with `traced` */
   const kvt_info *info;
+  const kvs_swept_trace *traced; /* [traces], or NULL: one trace, told in the file's attributes */
+  uint32_t traces;
   const char *memory_model;     /* kvsim_memory_model() */
   const char *token_source;     /* where token_seconds comes from */
   const char *verdict;
@@ -45,12 +55,15 @@ typedef struct kvs_whatif_head {
   uint32_t heads, queries;       /* that the kernels' times are for */
 } kvs_whatif_head;
 
-/* Writes cells and, for each GPU, what they come to. cells[baseline] is compared with (UINT32_MAX: nothing).
+/* Writes cells and, for each GPU, what they come to. cells[baseline] is compared with (UINT32_MAX: nothing); of several traces,
+ * each cell with the first of its trace.
  *
+ * With `traced`, instead of the attributes trace, trace_sha256, trace_origin, allocator, pool_size, page_size and every:
+ * /traces: name, sha256, origin, allocator, pool_size "slot", page_size "slot", requests, every, map_step; and policies/trace, a row of it
  * /gpus: key, name, read_bandwidth, copy_bandwidth "B/s", read_source, copy_source, memory_model
  * /policies, a row a cell: name, summary; pool "slot", page_size, fits, short_step, rows, runs (decode steps summed),
  *   mean_run, oracle_share (runs of the oracle / runs; NaN without one), waste_mean, waste_most, free_mean "slot",
- *   capacity_lost, evicted, refilled, moved, copied, passes, mismatches, list_mismatches, steps, decode_steps,
+ *   capacity_lost, evicted, refilled, moved, copied, tails, passes, mismatches, list_mismatches, steps, decode_steps,
  *   slot_operations
  * /costs, a row a cell and GPU (cell by cell): policy, gpu, read "s", moved_bytes "B", move, recompute, saved, saved_step,
  *   net "s", break_even "step", verdict
@@ -61,14 +74,14 @@ typedef struct kvs_whatif_head {
  * /run_lengths: policy, length "row", runs, rows (over the detailed samples; lengths above 64 are the tops of buckets of
  *   3 %)
  * /map: policy, cell, row, live, idle "slot" (cells of equal size over the pool's addresses), attributes of the group:
- *   cells, step (the same for all policies) */
+ *   cells, step (the same for all policies; with `traced` in /traces) */
 kv_status kvs_whatif_write(const kvs_whatif_head *head, const kvs_cell *cells, uint32_t n, uint32_t baseline, kv_error *err);
 
 /* A trace being written from a simulation: give `tell` and `arg` to the simulation. The allocator is SGLang's where the
  * policy keeps to it, else `other`. `initial`: as given to the simulation. */
 typedef struct kvs_told {
   kvt_writer *writer;
-  bool exact; /* the allocator's lists are SGLang's, so that the steps' counts of free slots hold */
+  bool exact; /* the allocator's order is modelled and it evicts when the recording did: the steps' counts of free slots hold */
 } kvs_told;
 kv_status kvs_told_open(const char *path, const char *command, const kvt_info *info, const kvs_policy *policy,
                         const int32_t *initial, const kvs_world *world, kvs_told *told, kv_error *err);

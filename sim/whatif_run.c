@@ -180,7 +180,8 @@ kv_status kvs_cells_run(kvs_cell *cells, uint32_t n, const kvs_cells_options *o,
 /* ---- judging ---- */
 
 static double paid(const kvs_cell *c, const kvs_prices *p, double *bytes, double *move, double *recompute) {
-  *bytes = (double)(c->result.tally.moved + c->result.tally.copied) * p->row_bytes * p->layers;
+  *bytes = (double)(c->result.tally.moved + c->result.tally.copied) * p->row_bytes * p->layers +
+           (double)c->result.tally.tails * p->row_bytes * p->draft_layers;
   *move = 2 * *bytes / p->copy_bandwidth;
   *recompute = (double)c->result.tally.refilled * p->token_seconds;
   return *move + *recompute;

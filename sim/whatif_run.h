@@ -12,6 +12,7 @@ typedef struct kvs_cell {
   const kvs_policy *policy;
   kvs_policy_settings settings;
   uint32_t map_step;          /* as in kvs_whatif_options */
+  uint32_t trace;             /* number of its trace, for whoever has several */
   /* filled by kvs_cells_run */
   bool done;
   kv_status status;           /* KV_ERR_USAGE: the policy cannot be applied to this trace (text in err) */
@@ -42,7 +43,7 @@ kv_status kvs_cells_run(kvs_cell *cells, uint32_t n, const kvs_cells_options *op
 /* What a policy costs and buys beside the baseline, over the whole trace, on one GPU. Seconds. */
 typedef struct kvs_judgement {
   double read;        /* reading the rows in all decode steps */
-  double moved_bytes; /* relocated and compacted rows, all layers; each is read and written */
+  double moved_bytes; /* relocated and compacted rows, all layers, and those of drafts; each is read and written */
   double move;        /* time of that at the copy bandwidth */
   double recompute;   /* refilled tokens x time a token */
   double saved, saved_step; /* against the baseline; a decode step */
@@ -54,6 +55,7 @@ typedef struct kvs_judgement {
 
 typedef struct kvs_prices {
   double row_bytes, layers;
+  double draft_layers;   /* of the draft model, with rows of the same size: what its branches' copies take */
   double copy_bandwidth; /* B/s of traffic */
   double token_seconds;  /* to compute one refilled token again */
   double effect;         /* KVS_EFFECT */

@@ -6,8 +6,8 @@
 const kvs_policy *const kvs_policies[KVS_POLICIES] = {
     &kvs_policy_as_recorded, &kvs_policy_fifo,          &kvs_policy_need_sort,     &kvs_policy_sorted,
     &kvs_policy_lifo,        &kvs_policy_low_water,     &kvs_policy_compact,       &kvs_policy_pages_16,
-    &kvs_policy_pages_32,    &kvs_policy_pages_64,      &kvs_policy_relocate_full, &kvs_policy_relocate_step,
-    &kvs_policy_relocate_idle, &kvs_policy_oracle};
+    &kvs_policy_pages_32,    &kvs_policy_pages_64,      &kvs_policy_vllm,          &kvs_policy_relocate_full,
+    &kvs_policy_relocate_step, &kvs_policy_relocate_idle, &kvs_policy_oracle};
 
 const kvs_policy *kvs_policy_find(const char *name) {
   for (unsigned i = 0; i < KVS_POLICIES; i++)
@@ -16,7 +16,7 @@ const kvs_policy *kvs_policy_find(const char *name) {
 }
 
 kvs_policy_settings kvs_policy_settings_default(void) {
-  return (kvs_policy_settings){.low_water = 0.05, .high_water = 0.10, .scatter_limit = 0.05, .pass_gap = 64, .budget = 512};
+  return (kvs_policy_settings){.low_water = 0.05, .high_water = 0.10, .scatter_limit = 0.05, .pass_gap = 64, .budget = 512, .draft_topk = 1};
 }
 
 /* ---- making and freeing ---- */
@@ -35,6 +35,8 @@ static void forget_everything(kvs_world *w) {
   memset(w->page_live, 0, pages * sizeof *w->page_live);
   memset(w->page_filled, 0, pages * sizeof *w->page_filled);
   memset(w->page_pinned, 0, (pages / 64 + 1) * sizeof *w->page_pinned);
+  if (w->page_held) memset(w->page_held, 0, pages * sizeof *w->page_held);
+  w->queued = 0;
 }
 
 static kv_status get_memory(kvs_world *w, kv_error *err) {
@@ -87,7 +89,7 @@ kv_status kvs_world_init(kvs_world *w, const kvs_policy *policy, const kvs_polic
                          const int32_t *initial, kv_error *err) {
   *w = (kvs_world){.policy = policy, .settings = *settings, .info = *info, .placement = policy->placement, .fits = true};
   bool own = policy == &kvs_policy_as_recorded || policy == &kvs_policy_oracle;
-  if (own && info->page_size > 1) w->placement = KVS_PAGES;
+  if (own && (info->page_size > 1 || kvt_allocator_queues(info->allocator))) w->placement = KVS_PAGES;
   if (own && (info->allocator == KVT_ALLOC_OTHER || policy == &kvs_policy_oracle)) w->placement = KVS_TOKENS, w->identity = true;
   w->page_size = policy->page_size ? policy->page_size : info->page_size;
   w->capacity = settings->capacity && !own ? settings->capacity : info->pool_size;
@@ -100,6 +102,8 @@ kv_status kvs_world_init(kvs_world *w, const kvs_policy *policy, const kvs_polic
   uint32_t n = (uint32_t)info->initial_free;
   bool usable = initial && w->page_size == info->page_size && w->capacity == info->pool_size;
   if (!st) st = policy->open(w, usable ? initial : NULL, usable ? n : 0, err);
+  if (!st && w->list.after && !(w->page_held = calloc(w->capacity / w->page_size + 1, sizeof *w->page_held)))
+    st = kv_fail(err, KV_ERR_MEMORY, "out of memory for a pool of %u slots", info->pool_size);
   if (st) kvs_world_fini(w);
   return st;
 }
@@ -113,6 +117,7 @@ void kvs_world_fini(kvs_world *w) {
   free(w->page_live);
   free(w->page_filled);
   free(w->page_pinned);
+  free(w->page_held);
   free(w->scratch);
   free(w->victims);
   free(w->moves);
@@ -167,6 +172,35 @@ void kvs_world_unlink_idle(kvs_world *w, int32_t id) {
   else
     w->idle_last = before;
   w->next[id] = KVS_UNLINKED;
+}
+
+void kvs_world_queue_page(kvs_world *w, int32_t page) {
+  if (!w->page_held || w->page_held[page] || w->page_pinned[page / 64] >> (page % 64) & 1) return;
+  uint32_t before = w->list.count;
+  kvs_freelist_idle(&w->list, page);
+  if (w->list.count > before) w->queued += w->page_live[page];
+}
+
+static void unqueue_page(kvs_world *w, int32_t page) {
+  uint32_t before = w->list.count;
+  kvs_freelist_busy(&w->list, page);
+  if (w->list.count < before) w->queued -= w->page_live[page];
+}
+
+void kvs_world_hold(kvs_world *w, int32_t id) {
+  if (w->refs[id]++) return;
+  kvs_world_unlink_idle(w, id);
+  if (!w->page_held || w->where[id] < 0) return;
+  int32_t page = w->where[id] / (int32_t)w->page_size;
+  if (!w->page_held[page]++) unqueue_page(w, page);
+}
+
+void kvs_world_let_go(kvs_world *w, int32_t id) {
+  if (--w->refs[id] || w->where[id] < 0) return;
+  kvs_world_link_idle(w, id);
+  if (!w->page_held) return;
+  int32_t page = w->where[id] / (int32_t)w->page_size;
+  if (!--w->page_held[page]) kvs_world_queue_page(w, page);
 }
 
 uint32_t kvs_world_evict(kvs_world *w, uint32_t n) {
@@ -269,7 +303,7 @@ void kvs_world_tell(kvs_world *w, kvt_kind kind, int32_t request, uint32_t posit
 
 void kvs_world_own_call(kvs_world *w, int32_t request, uint32_t n) {
   (void)request;
-  if (w->policy->begin_call) w->policy->begin_call(w, n, 1);
+  if (w->policy->begin_call) w->policy->begin_call(w, n, 1, false);
   kvs_world_tell(w, KVT_ALLOC_CALL, -1, 1, NULL, 0, (int32_t)n, -1);
 }
 

@@ -9,6 +9,7 @@ typedef struct books {
   uint8_t *used;      /* by the policy's slot: 1 token, 2 spare, 4 free */
   uint16_t *refs;     /* by identity */
   uint8_t *in_block;  /* by identity */
+  uint64_t queued;    /* tokens in queued pages */
   kv_error *err;
 } books;
 
@@ -69,16 +70,31 @@ static kv_status check_tokens(books *b) {
   return st;
 }
 
+/* A page of vLLM's queue: nobody may hold a token there. */
+static kv_status mark_queued(books *b, int32_t page) {
+  const kvs_world *w = b->w;
+  if (page < 1 || (uint32_t)page > w->capacity / w->page_size || b->used[page * (int32_t)w->page_size] & 4) WRONG("page %d is queued twice", page);
+  if (w->page_held[page]) WRONG("page %d is queued, but rows hold %u of its tokens", page, w->page_held[page]);
+  for (uint32_t i = 0; i < w->page_size; i++) {
+    uint8_t *slot = &b->used[(uint32_t)page * w->page_size + i];
+    b->queued += *slot & 1;
+    *slot = 4;
+  }
+  return KV_OK;
+}
+
 static kv_status check_free(books *b, uint64_t *units) {
   const kvs_world *w = b->w;
   kv_status st = KV_OK;
   *units = 0;
-  if (w->list.ring) {
+  if (w->list.ring || w->list.after) {
     int32_t *list = malloc(((size_t)w->list.count + w->list.released) * sizeof *list + 1);
     if (!list) return kv_fail(b->err, KV_ERR_MEMORY, "out of memory");
     kvs_freelist_copy(&w->list, list, list + w->list.count);
     *units = (uint64_t)w->list.count + w->list.released;
-    for (uint64_t i = 0; i < *units && !st; i++) st = mark_unit(b, list[i], 4);
+    for (uint64_t i = 0; i < *units && !st && !w->list.after; i++) st = mark_unit(b, list[i], 4);
+    for (uint64_t i = 0; i < *units && !st && w->list.after; i++) st = mark_queued(b, list[i]);
+    if (!st && b->queued != w->queued) st = kv_fail(b->err, KV_ERR_INTERNAL, "%llu tokens are queued, %llu are counted", (unsigned long long)b->queued, (unsigned long long)w->queued);
     free(list);
   }
   for (uint32_t s = w->page_size; w->free_bits && s < w->page_size + w->capacity && !st; s++)

@@ -22,12 +22,21 @@ typedef struct fuzz_state {
   uint64_t event;
 } fuzz_state;
 
+/* What the list hands out i-th. */
+static int32_t nth(const kvs_freelist *l, uint32_t i) {
+  if (i >= l->count) return (int32_t)i + 1;
+  if (!l->after) return l->ring[(l->head + i) % l->capacity];
+  int32_t page = l->after[0];
+  while (i--) page = l->after[page];
+  return page;
+}
+
 /* Slots that the allocator would really hand out, as far as it has them. */
 static void likely_slots(const fuzz_state *s, int32_t *slots, uint32_t n) {
   const kvs_freelist *l = kvs_replay_get_freelist(s->replay);
   for (uint32_t i = 0; i < n; i++) {
-    uint32_t page = s->info.page_size, at = i / page;
-    int32_t entry = l->count > at ? l->ring[(l->head + at) % l->capacity] : (int32_t)(i + 1);
+    uint32_t page = s->info.page_size;
+    int32_t entry = nth(l, i / page);
     slots[i] = page > 1 ? entry * (int32_t)page + (int32_t)(i % page) : entry;
   }
 }

@@ -85,7 +85,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   uint32_t *slot_of = malloc(t.info.events * sizeof *slot_of + 1);
   for (uint32_t i = 0, at = 0; slot_of && i < t.info.events; at += t.count[i++]) slot_of[i] = at;
   for (size_t at = 4; slot_of && at + 4 <= size; at += 4) spoil(&t, slot_of, data + at);
-  if (slot_of) simulate(data, &t, slot_of, size >= 8);
+  bool queued = data[3] & 128; /* as if vLLM's pool had been recorded, which it was not */
+  if (queued) t.info.allocator = data[3] & 32 ? KVT_ALLOC_VLLM : KVT_ALLOC_VLLM_FRONT;
+  if (slot_of) simulate(data, &t, slot_of, size >= 8 || queued);
   free(slot_of);
   kvs_tape_free(&t);
   return 0;

@@ -4,8 +4,9 @@ CUNITLIB := $(shell $(PKGCONFIG) --libs cunit 2>/dev/null)
 RECORDINGS ?=
 WORKLOADS ?=
 SGLANG_WHEELS ?=
+VLLM_WHEELS ?=
 PYTHON ?= python3
-export RECORDINGS WORKLOADS SGLANG_WHEELS PYTHON
+export RECORDINGS WORKLOADS SGLANG_WHEELS VLLM_WHEELS PYTHON
 
 # A suite is called by the generated registry alone, so it has no prototype elsewhere.
 $(B)/tests/%.o: WARN += -Wno-missing-prototypes

@@ -364,6 +364,7 @@ static void installed_pages_are_there(void) {
   } pages[] = {{"kvsim", "kvsim", "kvsim\\-replay"},
                {"kvsim-replay", "kvsim\\-replay", "\\-\\-layout\\-out"},
                {"kvsim-sweep", "kvsim\\-sweep", "\\-\\-restart"},
+               {"kvsim-whatif", "kvsim\\-whatif", "\\-\\-draft\\-topk"},
                {"roofline", "roofline", "roofline\\-step"},
                {"roofline-calibrate", "roofline\\-calibrate", "\\-\\-require"},
                {"roofline-step", "roofline\\-step", "\\-\\-base\\-ms"}};

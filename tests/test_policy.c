@@ -36,10 +36,10 @@ static void test_need_sort(void) {
   kvs_world w = open_world(&kvs_policy_need_sort, 8, 1);
   hands_out(&w, 4, (int32_t[]){1, 2, 3, 4});
   w.policy->give(&w, (int32_t[]){3, 1}, 2); /* set aside: the list 5 6 7 8 is long enough for one more */
-  w.policy->begin_call(&w, 1, 1);
+  w.policy->begin_call(&w, 1, 1, true);
   hands_out(&w, 1, (int32_t[]){5});
   CU_ASSERT_EQUAL(w.policy->available(&w), 5);
-  w.policy->begin_call(&w, 4, 1); /* too long for 6 7 8: merged and sorted */
+  w.policy->begin_call(&w, 4, 1, false); /* too long for 6 7 8: merged and sorted */
   hands_out(&w, 4, (int32_t[]){1, 3, 6, 7});
   kvs_world_fini(&w);
 }
@@ -110,11 +110,14 @@ static kv_status last_sample(void *arg, const kvs_whatif_sample *s, kv_error *er
   return KV_OK;
 }
 
+static uint32_t branches = 1; /* of drafts */
+
 static kvs_whatif_result simulate(const kvs_tape *t, const kvs_policy *policy, kvs_whatif_sample *last, int32_t *where) {
   kvs_whatif_options o = kvs_whatif_options_default();
   const kvt_batch b = kvs_tape_batch(t);
   kvs_whatif *f = NULL;
   o.every = 1;
+  o.settings.draft_topk = branches;
   o.arg = last;
   o.sample = last_sample;
   CU_ASSERT_EQUAL_FATAL(kvs_whatif_create(&t->info, policy, &o, NULL, &f, NULL), KV_OK);
@@ -170,6 +173,40 @@ static void test_verify_pages(void) {
 }
 
 /* A second request hits 20 tokens of a finished one: a whole page is shared, 4 tokens are computed again. */
+/* Drafts with branches: 20 tokens fill 4 slots of their second page, which each branch but the first gets a copy of. */
+static void test_draft_tails(void) {
+  kvs_tape t;
+  kvs_whatif_sample s;
+  int32_t where[32];
+  one_verify(&t, 64);
+  branches = 4;
+  CU_ASSERT_EQUAL(simulate(&t, &kvs_policy_pages_16, &s, where).tally.tails, 3 * 4);
+  CU_ASSERT_EQUAL(simulate(&t, &kvs_policy_vllm, &s, where).tally.tails, 3 * 4);
+  CU_ASSERT_EQUAL(simulate(&t, &kvs_policy_pages_64, &s, where).tally.tails, 3 * 20);
+  CU_ASSERT_EQUAL(simulate(&t, &kvs_policy_compact, &s, where).tally.tails, 0);
+  branches = 1;
+  CU_ASSERT_EQUAL(simulate(&t, &kvs_policy_pages_16, &s, where).tally.tails, 0);
+  kvs_tape_free(&t);
+  const kvt_info info = {.allocator = KVT_ALLOC_TOKEN, .page_size = 1, .first_slot = 1, .pool_size = 64};
+  int32_t slot[32]; /* the same with slots allocated ahead: a draft before each commit */
+  for (int32_t i = 0; i < 32; i++) slot[i] = i + 1;
+  kvs_tape_init(&t, &info);
+  step(&t, KVT_STEP_PREFILL);
+  add(&t, KVT_ARRIVE, -1, 20, -1, 0, NULL);
+  add(&t, KVT_START, 0, -1, -1, 0, NULL);
+  add(&t, KVT_ALLOC_EXTEND, 0, -1, 1, 20, slot);
+  step(&t, KVT_STEP_DECODE);
+  add(&t, KVT_ALLOC_SPEC, 20, -1, 2, 12, slot + 20);
+  add(&t, KVT_COMMIT, 20, 3, -1, 0, NULL);
+  step(&t, KVT_STEP_DECODE);
+  add(&t, KVT_COMMIT, 23, 2, -1, 0, NULL);
+  step(&t, KVT_STEP_DRAIN);
+  branches = 2;
+  CU_ASSERT_EQUAL(simulate(&t, &kvs_policy_pages_16, &s, where).tally.tails, 4 + 7);
+  branches = 1;
+  kvs_tape_free(&t);
+}
+
 static void test_hit_pages(void) {
   kvs_tape t;
   kvs_whatif_sample s;
@@ -270,11 +307,14 @@ static void test_relocation(void) {
 
 static void test_judge(void) {
   kvs_cell base = {.policy = &kvs_policy_as_recorded}, c = {.policy = &kvs_policy_relocate_full};
-  const kvs_prices p = {.row_bytes = 1000, .layers = 10, .copy_bandwidth = 1e9, .token_seconds = 1e-3, .effect = 0.01};
+  const kvs_prices p = {.row_bytes = 1000, .layers = 10, .draft_layers = 2, .copy_bandwidth = 1e9, .token_seconds = 1e-3, .effect = 0.01};
   base.result = (kvs_whatif_result){.fits = true, .decode_steps = 100, .read_seconds = {50}};
   c.result = (kvs_whatif_result){.fits = true, .decode_steps = 100, .read_seconds = {40}, .tally = {.moved = 150000, .copied = 50000, .refilled = 2000}};
   kvs_judgement j = kvs_judge(&c, &base, 0, &p);
   CU_ASSERT_DOUBLE_EQUAL(j.moved_bytes, 2e9, 1);       /* 200,000 rows of 10,000 B */
+  kvs_cell drafts = c;
+  drafts.result.tally.tails = 1000;
+  CU_ASSERT_DOUBLE_EQUAL(kvs_judge(&drafts, &base, 0, &p).moved_bytes - j.moved_bytes, 2e6, 1); /* of 2 layers */
   CU_ASSERT_DOUBLE_EQUAL(j.move, 4, 1e-9);             /* read and written at 1 GB/s */
   CU_ASSERT_DOUBLE_EQUAL(j.recompute, 2, 1e-9);
   CU_ASSERT_DOUBLE_EQUAL(j.saved, 10, 1e-9);
@@ -298,7 +338,7 @@ void suite_policy(void) {
                                        {"need-sort", test_need_sort},
                                        {"sorted", test_sorted},
                                        {"lifo", test_lifo},
-                                       {"pages", test_pages},
+                                       {"pages", test_pages}, {"branches of drafts", test_draft_tails},
                                        {"verify block, fifo", test_verify_fifo},
                                        {"verify block, compact", test_verify_compact},
                                        {"verify block, pages", test_verify_pages},

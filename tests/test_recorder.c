@@ -1,5 +1,7 @@
 /* Live recordings: joining segments, and the recorder itself, which is Python and tested by tests/recorder/recorder_test.py:
- *   make test SGLANG_WHEELS=DIR [PYTHON=python3]   with sglang-*.whl files in DIR and torch and h5py in that Python. */
+ *   make test SGLANG_WHEELS=DIR [PYTHON=python3]   with sglang-*.whl files in DIR and torch and h5py in that Python;
+ *   make test VLLM_WHEELS=DIR                      with vllm-*.whl files in DIR (vllm_test.py; torch is not needed). */
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +79,50 @@ static void recorder(void) {
   free(err);
 }
 
+static void vllm(void) {
+  const char *wheels = getenv("VLLM_WHEELS"), *python = getenv("PYTHON");
+  char *out = NULL, *err = NULL;
+  if (!wheels || !*wheels) {
+    printf("(skipped: make test VLLM_WHEELS=DIR, a folder of vllm-*.whl) ");
+    return;
+  }
+  int status = kv_run(&out, &err, "%s '%s' '%s' '%s'/vllm-*.whl", python && *python ? python : "python3",
+                      kv_source("tests/recorder/vllm_test.py"), kv_program("kvsim"), wheels);
+  printf("\n%s", out);
+  if (status != 0 && status != 77) fprintf(stderr, "%s", err);
+  CU_ASSERT_TRUE(status == 0 || status == 77);
+  free(out);
+  free(err);
+}
+
+/* A recording of vLLM's pool: its order is followed, and the policy that imitates it does what it did. */
+static void vllm_sample(void) {
+  const char *sample = kv_source("traces/samples/vllm_eagle.h5");
+  char *out = NULL;
+  CU_ASSERT_EQUAL(kv_run(&out, NULL, "%s replay '%s' --json --no-report -o '%s'", kv_program("kvsim"), sample, kv_tmp("vllm.k.h5")), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "\"matches_recording\": true"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "\"requests_finished\": 60"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "\"requests_retracted\": 8"));
+  free(out);
+  CU_ASSERT_EQUAL(kv_run(&out, NULL, "%s whatif '%s' --policy as-recorded,vllm --json --no-report -o '%s'", kv_program("kvsim"), sample, kv_tmp("vllm.w.h5")), 0);
+  json_t *j = json_loads(out, 0, NULL);
+  const json_t *policies = json_object_get(j, "policies"), *own = json_array_get(policies, 0), *like = json_array_get(policies, 1);
+  CU_ASSERT_EQUAL(json_integer_value(json_object_get(j, "mismatches")), 0);
+  CU_ASSERT_TRUE(json_is_true(json_object_get(j, "final_lists_match")));
+  CU_ASSERT(json_integer_value(json_object_get(own, "runs")) > 0);
+  CU_ASSERT_EQUAL(json_integer_value(json_object_get(own, "runs")), json_integer_value(json_object_get(like, "runs")));
+  CU_ASSERT_EQUAL(json_integer_value(json_object_get(like, "evicted")), 0);
+  json_decref(j);
+  free(out);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s whatif '%s' --policy as-recorded --trace-out '%s' -q", kv_program("kvsim"), sample, kv_tmp("vllm.told.h5")), 0);
+  CU_ASSERT_EQUAL(kv_run(&out, NULL, "%s replay '%s' --json --no-report -o '%s'", kv_program("kvsim"), kv_tmp("vllm.told.h5"), kv_tmp("vllm.k2.h5")), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "\"allocator\": \"vllm-front\""));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "\"matches_recording\": true"));
+  free(out);
+}
+
 void suite_recorder(void) {
-  static const kv_test_case cases[] = {{"segments join", segments_join}, {"segments refused", segments_refused}, {"recorder", recorder}, {NULL, NULL}};
+  static const kv_test_case cases[] = {{"segments join", segments_join}, {"segments refused", segments_refused}, {"vLLM sample", vllm_sample},
+                                       {"recorder", recorder}, {"vLLM recorder", vllm}, {NULL, NULL}};
   kv_suite("recorder", cases);
 }

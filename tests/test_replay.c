@@ -73,7 +73,7 @@ static bool list_is(const kvs_replay *r, const int32_t *want, uint32_t n) {
   int32_t have[64], released[64];
   if (l->count != n) return false;
   kvs_freelist_copy(l, have, released);
-  return memcmp(have, want, n * sizeof *want) == 0;
+  return n == 0 || memcmp(have, want, n * sizeof *want) == 0;
 }
 
 /* ---- each discipline ---- */
@@ -444,6 +444,60 @@ static void paged_need_sort_tells_extend_from_decode(void) {
   kvs_replay_free(r);
 }
 
+/* Pages of 2, 1 to 6, all taken. One group: pages 5 and 2 by free(), 3 and 1 as a segment of a row, whose order is kept, before the others,
+ * which are ascending. */
+static void segments_keep_their_order(void) {
+  static const fx e[] = {FX_STEP(1), FX_ARRIVE(0, 12, 0), FX_START(0, 0, 0), FX_CALL(12, 1, 1), FX_EXTEND(0, 0, 1, 12, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13),
+                         {KVT_FREE, 0, -1, 0, KVT_FREE_TAIL, 4, {10, 11, 4, 5}}, {KVT_FREE, 0, 0, 0, KVT_FREE_TAIL, 3, {6, 7, 2}},
+                         FX_FINISH(0, 12), FX_STEP_AVAILABLE(1, 8)};
+  static const int32_t want[] = {3, 1, 2, 5}, waiting[] = {1, 2, 3, 5};
+  seen w;
+  for (int sorts = 0; sorts < 2; sorts++) {
+    kvs_replay *r = run(sorts ? KVT_ALLOC_PAGED_SEGMENT_SORTED : KVT_ALLOC_PAGED_SEGMENT, 12, 2, e, N(e), &w);
+    const kvs_freelist *l = kvs_replay_get_freelist(r);
+    int32_t list[8], released[8];
+    kvs_freelist_copy(l, list, released);
+    CU_ASSERT_EQUAL_FATAL(sorts ? l->released : l->count, 4);
+    CU_ASSERT_EQUAL(memcmp(sorts ? released : list, sorts ? waiting : want, sizeof want), 0);
+    CU_ASSERT_EQUAL(kvs_replay_get_pool(r)->free, 8); /* slot 3 went with its page */
+    kvs_replay_free(r);
+  }
+}
+
+/* Pages of 4, 1 to 4. Request 0 takes 1 and 2, leaves page 1 cached and gives page 2 back; request 1 hits page 1, takes the next page and
+ * ends; request 2 takes all, evicting page 1. */
+#define VLLM_TRACE(next, last, first_page, second, third)                                                                             \
+  {FX_STEP(1), FX_ARRIVE(0, 6, 0), FX_START(0, 0, 0), FX_CALL(6, 1, 1), FX_EXTEND(0, 0, 1, 6, 4, 5, 6, 7, 8, 9),                      \
+   FX_SPEC(0, 6, -1, 2, 10, 11), FX_FREE(0, KVT_FREE_OVER, 0, 2, 10, 11), FX_FREE(0, KVT_FREE_TAIL, 0, 2, 8, 9), FX_FINISH(0, 6),     \
+   FX_STEP_AVAILABLE(1, 8), FX_ARRIVE(1, 6, 0), FX_START(1, 4, 4, 5, 6, 7), FX_CALL(1, 1, 2), FX_EXTEND(1, 4, 2, 1, next),            \
+   FX_STEP_AVAILABLE(2, 16), FX_FREE(1, KVT_FREE_TAIL, 1, 1, next), FX_FINISH(1, 5),                                                  \
+   FX_STEP_AVAILABLE(1, 0), FX_ARRIVE(2, 13, 0), FX_START(2, 0, 0), FX_FREE(-1, KVT_FREE_EVICT, -1, 4, 4, 5, 6, 7),                   \
+   FX_CALL(13, 1, 3), FX_EXTEND(2, 0, 3, 13, first_page, second, third, last)}
+#define PAGE(p) (p) * 4, (p) * 4 + 1, (p) * 4 + 2, (p) * 4 + 3
+
+static void vllm_keeps_one_queue(void) {
+  static const fx back[] = VLLM_TRACE(12, 12, PAGE(4), PAGE(2), PAGE(1)), front[] = VLLM_TRACE(8, 4, PAGE(2), PAGE(3), PAGE(4));
+  seen w;
+  static const int32_t behind[] = {4, 2, 3, 1}, ahead[] = {2, 3, 4, 1};
+  kvs_replay *r = run(KVT_ALLOC_VLLM, 16, 4, back, 17, &w);
+  CU_ASSERT_TRUE(list_is(r, behind, 4));
+  CU_ASSERT_EQUAL(kvs_freelist_runs(kvs_replay_get_freelist(r)), 3);
+  kvs_replay_free(r);
+  r = run(KVT_ALLOC_VLLM_FRONT, 16, 4, front, 17, &w);
+  CU_ASSERT_TRUE(list_is(r, ahead, 4));
+  CU_ASSERT_EQUAL(kvs_replay_get_pool(r)->free, 12); /* page 1 is cached, and in the queue */
+  kvs_replay_free(r);
+  r = run(KVT_ALLOC_VLLM_FRONT, 16, 4, front, N(front), &w);
+  CU_ASSERT_TRUE(list_is(r, NULL, 0));
+  kvs_replay_free(r);
+  kvs_replay_options o = options();
+  kvt_info info = fx_info(KVT_ALLOC_VLLM, 16, 4);
+  kv_error err;
+  CU_ASSERT_EQUAL(fx_run(&info, &o, front, N(front), true, &r, &err), KV_ERR_INPUT); /* each order is another's mistake */
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "would hand out next"));
+  kvs_replay_free(r);
+}
+
 static void an_initial_list_is_taken(void) {
   static const fx e[] = {FX_STEP_AVAILABLE(1, 1), FX_ARRIVE(0, 2, 0), FX_START(0, 0, 0), FX_CALL(2, 1, 1), FX_EXTEND(0, 0, 1, 2, 7, 3)};
   static const int32_t initial[] = {7, 3, 5}, twice[] = {7, 7}, wild[] = {0};
@@ -482,6 +536,8 @@ void suite_replay(void) {
                                        {"available", step_available_is_checked},
                                        {"token allocators", token_allocators_have_no_pages},
                                        {"extend or decode", paged_need_sort_tells_extend_from_decode},
+                                       {"segments of rows", segments_keep_their_order},
+                                       {"vLLM's queue", vllm_keeps_one_queue},
                                        {"initial list", an_initial_list_is_taken},
                                        {NULL, NULL}};
   kv_suite("replay", cases);

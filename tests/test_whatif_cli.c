@@ -1,6 +1,7 @@
 /* kvsim whatif, sweep, synth and diff as a user types them. RECORDINGS=DIR: every recording there must come out as
  * recorded. */
 #include <dirent.h>
+#include <hdf5.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "kv_test.h"
+#include "trace_fixture.h"
 
 static int run(char **out, const char *arguments) {
   char *err = NULL;
@@ -54,6 +56,21 @@ static void samples(void) {
   as_recorded(kv_source("traces/samples/single_long_eagle.h5"));
 }
 
+/* One slot for one request, but an extend, for which paged need_sort asks for more entries than for a decode: merged first, so that
+ * page 1 comes before page 2. What-if must see it as the replay does. */
+static void extend_of_one(void) {
+  static const fx e[] = {FX_STEP(1), FX_ARRIVE(0, 4, 0), FX_START(0, 0, 0), FX_CALL(4, 1, 1), FX_EXTEND(0, 0, 1, 4, 4, 5, 6, 7),
+                         FX_FREE(0, KVT_FREE_TAIL, -1, 4, 4, 5, 6, 7), FX_FINISH(0, 4),
+                         FX_STEP(1), FX_ARRIVE(1, 1, 0), FX_START(1, 0, 0), FX_CALL(1, 1, 2), FX_EXTEND(1, 0, 2, 1, 4)};
+  const kvt_info info = fx_info(KVT_ALLOC_PAGED_SORTED, 8, 4);
+  kv_error err;
+  CU_ASSERT_EQUAL_FATAL(fx_write(kv_tmp("one.h5"), &info, e, sizeof e / sizeof *e, &err), KV_OK);
+  json_t *j = json_of("whatif one.h5 --policy as-recorded --json --no-report -o one.w.h5");
+  CU_ASSERT_EQUAL(whole(j, "mismatches"), 0);
+  CU_ASSERT_EQUAL(whole(json_array_get(json_object_get(j, "policies"), 0), "slot_operations"), 9);
+  json_decref(j);
+}
+
 static void all_in_folder(void) {
   const char *name = getenv("RECORDINGS");
   DIR *dir = name && *name ? opendir(name) : NULL;
@@ -83,7 +100,7 @@ static void every_policy(void) {
   char args[2048];
   (void)snprintf(args, sizeof args, "whatif '%s' --json --no-report -o all.kvwhatif.h5", kv_source("traces/samples/single_long_eagle.h5"));
   json_t *j = json_of(args);
-  CU_ASSERT_EQUAL(json_array_size(json_object_get(j, "policies")), 14);
+  CU_ASSERT_EQUAL(json_array_size(json_object_get(j, "policies")), 15);
   /* the recording has 134,773 rows in one run, then 898 after 512 verify steps; compaction leaves none */
   const json_t *compact = policy_of(j, "compact"), *fifo = policy_of(j, "fifo"), *oracle = policy_of(j, "oracle");
   CU_ASSERT_EQUAL(whole(compact, "runs"), 512);
@@ -135,11 +152,51 @@ static void synth_and_diff(void) {
   expect("diff b1.h5 c1.h5", 1, "differ in");
 }
 
+static double number_at(const char *path, const char *name, uint64_t row) {
+  hid_t f = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT), d = H5Dopen2(f, name, H5P_DEFAULT), s = H5Dget_space(d);
+  hssize_t n = H5Sget_simple_extent_npoints(s);
+  double *all = calloc((size_t)n + 1, sizeof *all);
+  CU_ASSERT_FATAL(n > (hssize_t)row && H5Dread(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, all) >= 0);
+  double v = all[row];
+  free(all);
+  H5Sclose(s), H5Dclose(d), H5Fclose(f);
+  return v;
+}
+
+/* Several traces: each is held against its own recording, and comes out as in a sweep of its own. */
+static void sweep_of_traces(void) {
+  const char *both = kv_tmp("t12.h5"), *second = kv_tmp("t2.h5");
+  char name[64];
+  expect("synth workload --actions 300 --seed 7 -o v.h5 -q", 0, "");
+  expect("sweep w.h5 v.h5 w.h5 -q -o t.h5", 2, "given twice");
+  expect("sweep w.h5 v.h5 -q -o v.h5", 2, "is the trace itself");
+  expect("sweep w.h5 v.h5 --policy fifo,pages-16,vllm --gpu h200_sxm,sm_120 --no-report -q -o t12.h5", 0, "");
+  expect("sweep v.h5 --policy fifo,pages-16,vllm --gpu h200_sxm,sm_120 --no-report -q -o t2.h5", 0, "");
+  static const char *const figures[] = {"policies/runs", "policies/evicted", "costs/read", "costs/net"};
+  for (size_t i = 0; i < 4; i++)
+    for (uint64_t row = 0; row < (i < 2 ? 4u : 8u); row++) {
+      (void)snprintf(name, sizeof name, "%s", figures[i]);
+      CU_ASSERT_EQUAL(number_at(both, name, row + (i < 2 ? 4 : 8)), number_at(second, name, row));
+    }
+  CU_ASSERT_EQUAL(number_at(both, "policies/trace", 3), 0);
+  CU_ASSERT_EQUAL(number_at(both, "policies/trace", 4), 1);
+  CU_ASSERT_NOT_EQUAL(number_at(both, "policies/runs", 0), number_at(both, "policies/runs", 4));
+  /* interrupted in the second trace, it goes on there */
+  char *out = NULL;
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && mkdir -p t3.h5", kv_tmp(".")), 0);
+  CU_ASSERT_NOT_EQUAL(run(NULL, "sweep w.h5 v.h5 --policy fifo,pages-16,vllm --gpu h200_sxm,sm_120 -q -o t3.h5"), 0);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && rmdir t3.h5 && truncate -s -1000 t3.h5.unfinished", kv_tmp(".")), 0);
+  CU_ASSERT_EQUAL(run(&out, "sweep w.h5 v.h5 --policy fifo,pages-16,vllm --gpu h200_sxm,sm_120 --no-report -o t3.h5"), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "8 simulations (7 kept from before), 2 traces"));
+  free(out);
+  expect("diff t12.h5 t3.h5", 0, "");
+}
+
 /* An interrupted sweep: what a first run kept is taken up, what was cut short is not. */
 static void sweep(void) {
   char *out = NULL;
   expect("synth workload --actions 400 -o w.h5 -q", 0, "");
-  expect("sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 -q -o s1.h5", 0, "");
+  expect("sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 --no-report -q -o s1.h5", 0, "");
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && ls s1.h5.unfinished", kv_tmp(".")), 2);
   CU_ASSERT_EQUAL(kv_run(&out, NULL,
                          "cd '%s' && (ulimit -f 1; %s sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 -q -o /dev/full -J 1 2>/dev/null;"
@@ -149,11 +206,12 @@ static void sweep(void) {
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && mkdir -p s2.h5", kv_tmp(".")), 0);
   CU_ASSERT_NOT_EQUAL(run(NULL, "sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 -q -o s2.h5"), 0);
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && rmdir s2.h5 && truncate -s -1000 s2.h5.unfinished", kv_tmp(".")), 0);
-  CU_ASSERT_EQUAL(run(&out, "sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 -o s2.h5"), 0);
-  CU_ASSERT_PTR_NOT_NULL(strstr(out, "26 simulations (25 kept from before)"));
+  CU_ASSERT_EQUAL(run(&out, "sweep w.h5 --pool 60k,65536 --gpu h200_sxm,sm_120 --no-report -o s2.h5"), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "28 simulations (27 kept from before)"));
   free(out);
   expect("diff s1.h5 s2.h5", 0, "");
   expect("sweep w.h5 --policy best", 2, "known are");
+  sweep_of_traces();
   expect("sweep w.h5 --gpu abacus", 2, "abacus");
 }
 
@@ -175,7 +233,7 @@ static void usage(void) {
 
 void suite_whatif_cli(void) {
   static const kv_test_case cases[] = {{"samples come out as recorded", samples},
-                                       {"all of RECORDINGS", all_in_folder},
+                                       {"an extend of one slot", extend_of_one}, {"all of RECORDINGS", all_in_folder},
                                        {"every policy", every_policy},
                                        {"a simulation written as a trace", reproduces},
                                        {"synth and diff", synth_and_diff},

@@ -53,8 +53,11 @@ class Refused(Exception):
     """The server does something that the format or this recorder has no words for."""
 
 
+program = "record_sglang"  # record_vllm.py uses the writer too
+
+
 def say(text):
-    print(f"record_sglang: {text}", file=sys.stderr, flush=True)
+    print(f"{program}: {text}", file=sys.stderr, flush=True)
 
 
 def version_of(module):
@@ -270,7 +273,7 @@ class Translator:
 
     # -- giving back
 
-    def do_free(self, tensor, reason, request, group, pages):
+    def do_free(self, tensor, reason, request, group, pages, segment=False):
         slots = self.host(tensor)
         if pages:
             slots = (slots[:, None] * self.page + self.np.arange(self.page, dtype=self.np.int32)).reshape(-1)
@@ -282,7 +285,7 @@ class Translator:
             request, reason = (row.request, RETRACTED) if row else (-1, OTHER)
         elif reason in (EVICT, OTHER):
             request = -1
-        self.columns.one(FREE, request, length=group, aux=reason, slots=slots)
+        self.columns.one(FREE, request, 0 if segment else -1, length=group, aux=reason, slots=slots)
         if inline and row:  # what is evicted next may have been part of its row
             self.do_retract(request)
 
@@ -345,8 +348,8 @@ class Translator:
 class Writer(threading.Thread):
     """Takes notes from a queue and writes segments. The only place that touches HDF5."""
 
-    def __init__(self, prefix, info, initial, seconds=5.0, most=32 << 20):
-        super().__init__(name="record_sglang", daemon=True)
+    def __init__(self, prefix, info, initial, seconds=5.0, most=32 << 20, translator=None):
+        super().__init__(name=program, daemon=True)
         import h5py
         import numpy
 
@@ -361,7 +364,7 @@ class Writer(threading.Thread):
         self.segment = 0
         self.final = None
         self.lock = threading.Lock()
-        self.translator = Translator(numpy, info["page_size"])
+        self.translator = (translator or Translator)(numpy, info["page_size"])
         self.written_requests = 0
 
     def push(self, item, slots=0):
@@ -386,7 +389,7 @@ class Writer(threading.Thread):
             while self.queue and not self.broken:
                 item, slots = self.queue[0]
                 try:
-                    if item[0] == "end" and item[-1] is not None:
+                    if item[0] == "end" and item[-1] is not None:  # an event of CUDA
                         item[-1].synchronize()  # the GPU is through with the iteration
                     self.translator.note(item[:-1] if item[0] == "end" else item)
                 except Exception as error:  # never the server's problem
@@ -510,7 +513,8 @@ class Recorder:
         first = not getattr(self.scheduler, "enable_overlap", False) and (version is None or version < WITHOUT_V1)
         if self.speculates() and first and page > 1:
             raise Refused("speculation (v1) with pages: which of a page's slots were accepted cannot be seen")
-        if getattr(self.scheduler, "enable_hierarchical_cache", False):
+        outside = [n for n in ("cache_controller", "linker") if getattr(self.tree, n, None) is not None]  # of UnifiedRadixCache
+        if getattr(self.scheduler, "enable_hierarchical_cache", False) or outside:
             raise Refused("the hierarchical cache moves rows between device and host")
         if str(getattr(self.scheduler, "disaggregation_mode", "null")).lower().split(".")[-1] not in ("null", "none"):
             raise Refused("prefill/decode disaggregation allocates outside the scheduler's batches")
@@ -529,7 +533,7 @@ class Recorder:
         if sorts:
             kind += "-sorted"
         if page > 1 and hasattr(type(self.allocator), "free_segment"):
-            kind = "other"  # newer paged allocators free pages in the order of a row, which is not modelled
+            kind = kind.replace("paged", "paged-segment")  # newer ones free pages in the order of a row
         text = ".".join(map(str, version)) if version else "of unknown version"
         return {"Conventions": "kvtrace-1", "creator": "record_sglang.py", "creator_version": "1", "HDF5_Version": "h5py",
                 "host": socket.gethostname(), "history": " ".join(sys.argv), "allocator": kind, "pool_size": size,
@@ -556,9 +560,10 @@ class Recorder:
         a = self.allocator
         for name in ("alloc", "alloc_extend", "alloc_decode"):
             self.wrap(a, name, self.wrapped_alloc)
+        paged = int(getattr(a, "page_size", 1)) > 1
         for name in ("free", "free_segment", "free_full", "free_full_segment"):
-            self.wrap(a, name, lambda f: self.wrapped_free(f, False))
-        self.wrap(a, "free_page_ids", lambda f: self.wrapped_free(f, int(getattr(a, "page_size", 1)) > 1))
+            self.wrap(a, name, lambda f, segment=paged and name == "free_segment": self.wrapped_free(f, False, segment))
+        self.wrap(a, "free_page_ids", lambda f: self.wrapped_free(f, paged, paged))
         self.wrap(a, "free_group_begin", self.wrapped_group_begin)
         self.wrap(a, "free_group_end", self.wrapped_group_end)
         self.wrap(a, "restore_state", self.wrapped_restore)
@@ -583,7 +588,7 @@ class Recorder:
 
         return alloc
 
-    def wrapped_free(self, original, pages):
+    def wrapped_free(self, original, pages, segment):
         def free(index, *args, **kwargs):
             if self.depth:
                 return original(index, *args, **kwargs)
@@ -594,7 +599,7 @@ class Recorder:
                     self.push(("reject", index, self.running), n)
                 else:  # rows may be overwritten before the thread reads them; the tree's values are not
                     kept = index if self.reason == EVICT else index.clone()
-                    self.push(("free", kept, self.reason, self.request, self.group, pages), n)
+                    self.push(("free", kept, self.reason, self.request, self.group, pages, segment), n)
                 self.given += n
             self.depth = 1
             try:
@@ -915,7 +920,11 @@ class Recorder:
             release = getattr(self.allocator, "release_pages", None)
             free = getattr(self.allocator, self.list_name)
             staged = getattr(self.allocator, "staged_pages", None)
-            if self.modelled and not staged:
+            if staged:
+                release = staged[0].new_tensor([p for pages in staged for p in pages.tolist()])
+            if release is not None and self.writer.info["allocator"].endswith("segment-sorted"):
+                release = release.sort()[0]  # its own order does not matter to the allocator
+            if self.modelled:
                 final = (free, release if release is not None else free[:0])
         self.stopped = True
         self.push = lambda *a: None
@@ -963,6 +972,11 @@ def attach(scheduler):
     except Exception as error:
         say(f"not recording: {type(error).__name__}: {error}")
         return None
+    keep(recorder)
+    return recorder
+
+
+def keep(recorder):
     recorders.append(recorder)
     atexit.register(recorder.close)
     try:
@@ -970,7 +984,6 @@ def attach(scheduler):
     except ValueError:
         pass  # not the main thread: segments and atexit remain
     say(f"recording to {recorder.writer.prefix}.NNNNNN.h5")
-    return recorder
 
 
 def on_sigterm():
@@ -989,12 +1002,13 @@ def on_sigterm():
 
 
 class Hook(importlib.abc.MetaPathFinder):
-    """Sees sglang.srt.managers.scheduler being imported and wraps Scheduler.__init__."""
+    """Sees the module `name` being imported and wraps its Scheduler's __init__."""
 
-    NAME = "sglang.srt.managers.scheduler"
+    def __init__(self, name, attach):
+        self.name, self.attach = name, attach
 
     def find_spec(self, name, path, target=None):
-        if name != self.NAME:
+        if name != self.name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path)
@@ -1003,16 +1017,16 @@ class Hook(importlib.abc.MetaPathFinder):
 
             def exec_module(module):
                 run(module)
-                wrap_init(module)
+                wrap_init(module, self.attach)
 
             spec.loader.exec_module = exec_module
         return spec
 
 
-def wrap_init(module):
+def wrap_init(module, attach):
     scheduler = getattr(module, "Scheduler", None)
     if scheduler is None:
-        say("not recording: sglang.srt.managers.scheduler has no Scheduler")
+        say(f"not recording: {module.__name__} has no Scheduler")
         return
     original = scheduler.__init__
 
@@ -1024,16 +1038,16 @@ def wrap_init(module):
     scheduler.__init__ = __init__
 
 
-def install():
+def install(name, attach):
     if not os.environ.get("KVROOF_RECORD"):
         return
-    if Hook.NAME in sys.modules:
-        wrap_init(sys.modules[Hook.NAME])
-    elif not any(isinstance(f, Hook) for f in sys.meta_path):
-        sys.meta_path.insert(0, Hook())
+    if name in sys.modules:
+        wrap_init(sys.modules[name], attach)
+    elif not any(isinstance(f, Hook) and f.name == name for f in sys.meta_path):
+        sys.meta_path.insert(0, Hook(name, attach))
 
 
-install()  # spawned processes of the server import this file again, as __mp_main__
+install("sglang.srt.managers.scheduler", attach)  # spawned processes of the server import this file again, as __mp_main__
 
 if __name__ == "__main__":
     if not os.environ.get("KVROOF_RECORD"):

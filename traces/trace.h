@@ -25,7 +25,8 @@ typedef enum kvt_kind {
   KVT_ALLOC_VERIFY = 6, /* slots: a draft tree's block, not in the row yet; position: committed length     */
   KVT_COMMIT = 7,       /* slots: accepted, become row positions position..; with count 0 the row's own
                            slots position..position+length-1 become valid; length: tokens committed        */
-  KVT_FREE = 8,         /* slots: given back, in order; aux: kvt_free_reason; length: free group or -1     */
+  KVT_FREE = 8,         /* slots: given back, in order; aux: kvt_free_reason; length: free group or -1;
+                           position: 0 a segment of a row (KVT_ALLOC_PAGED_SEGMENT), else -1              */
   KVT_REMAP = 9,        /* slots: row positions position.. now point at these (the prefix cache's)         */
   KVT_INSERT = 10,      /* row inserted in the prefix cache; position: length already there, length: key   */
   KVT_DRAFT_TEMP = 11,  /* length: slots a draft phase took and gave back (net zero)                       */
@@ -59,10 +60,20 @@ typedef enum kvt_allocator {
   KVT_ALLOC_TOKEN_SORTED = 2,  /* the same with need_sort: frees set aside, merged and sorted when short */
   KVT_ALLOC_PAGED = 3,         /* SGLang PagedTokenToKVPoolAllocator: freed pages, ascending, go to the head */
   KVT_ALLOC_PAGED_SORTED = 4,  /* the same with need_sort */
-  KVT_ALLOCATORS = 5
+  /* vLLM's BlockPool: one queue of all blocks that no request holds, cached or not. Blocks are taken from its head (what is
+   * cached there is evicted: FREE with reason evict before the ALLOC), a prefix hit takes its blocks out of the middle,
+   * a row's end appends its blocks, last first. */
+  KVT_ALLOC_VLLM = 5,
+  KVT_ALLOC_VLLM_FRONT = 6,    /* the same, but blocks that are not cached go to the queue's head (newer vLLM: 0.24, not 0.20) */
+  /* SGLang 0.5.17 and newer: pages that are freed as a segment of a row (FREE with position 0) go to the head in the row's order, before
+   * the others of their group; sorted: the order in which they wait does not matter, lists of it are ascending. */
+  KVT_ALLOC_PAGED_SEGMENT = 7,
+  KVT_ALLOC_PAGED_SEGMENT_SORTED = 8,
+  KVT_ALLOCATORS = 9
 } kvt_allocator;
 
-/* "sglang-token", "sglang-token-sorted", "sglang-paged", "sglang-paged-sorted", "other"; "STEP", "ARRIVE", ...;
+/* "sglang-token", "sglang-token-sorted", "sglang-paged", "sglang-paged-sorted", "vllm", "vllm-front", "sglang-paged-segment",
+ * "sglang-paged-segment-sorted", "other"; "STEP", "ARRIVE", ...;
  * "reject", ... Static storage; NULL for a number that is none. */
 const char *kvt_allocator_name(kvt_allocator allocator);
 const char *kvt_kind_name(kvt_kind kind);
@@ -71,6 +82,8 @@ const char *kvt_free_reason_name(kvt_free_reason reason);
 kv_status kvt_allocator_parse(const char *name, kvt_allocator *allocator, kv_error *err);
 /* False for SGLang's token allocators with pages of more than one slot: they know none. */
 bool kvt_allocator_fits(kvt_allocator allocator, uint32_t page_size);
+/* True for vLLM's: what is cached and idle is in the allocator's queue too. */
+bool kvt_allocator_queues(kvt_allocator allocator);
 /* True for the kinds whose slots were handed out by the allocator. */
 bool kvt_is_alloc(kvt_kind kind);
 

@@ -5,7 +5,8 @@
 #include "trace.h"
 
 static const char *const allocator_names[KVT_ALLOCATORS] = {"other", "sglang-token", "sglang-token-sorted",
-                                                            "sglang-paged", "sglang-paged-sorted"};
+                                                            "sglang-paged", "sglang-paged-sorted", "vllm", "vllm-front",
+                                                            "sglang-paged-segment", "sglang-paged-segment-sorted"};
 static const char *const kind_names[KVT_KINDS] = {
     NULL,          "STEP",   "ARRIVE", "START",  "ALLOC_EXTEND", "ALLOC_DECODE", "ALLOC_VERIFY", "COMMIT", "FREE",
     "REMAP",       "INSERT", "DRAFT_TEMP", "FINISH", "RETRACT",  "ALLOC_SPEC",   "ALLOC_CALL",   "CLEAR",  "MOVE"};
@@ -24,12 +25,16 @@ kv_status kvt_allocator_parse(const char *name, kvt_allocator *allocator, kv_err
     }
   return kv_fail(err, KV_ERR_USAGE,
                  "allocator '%s' is unknown; known are other, sglang-token, sglang-token-sorted, sglang-paged, "
-                 "sglang-paged-sorted",
+                 "sglang-paged-sorted, vllm, vllm-front, sglang-paged-segment, sglang-paged-segment-sorted",
                  name);
 }
 
 bool kvt_allocator_fits(kvt_allocator allocator, uint32_t page_size) {
   return page_size == 1 || (allocator != KVT_ALLOC_TOKEN && allocator != KVT_ALLOC_TOKEN_SORTED);
+}
+
+bool kvt_allocator_queues(kvt_allocator allocator) {
+  return allocator == KVT_ALLOC_VLLM || allocator == KVT_ALLOC_VLLM_FRONT;
 }
 
 bool kvt_is_alloc(kvt_kind kind) {

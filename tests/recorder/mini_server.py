@@ -66,7 +66,7 @@ class KV:
     def __init__(self):
         self.req_pool_idx = None
         self.kv_committed_len = self.kv_allocated_len = 0
-        self.cache_protected_len = self.cache_inserted_len = self.swa_evict_floor = 0
+        self.cache_protected_len = self.cache_inserted_len = self.swa_evict_floor = self.swa_evicted_seqlen = 0
         self.holds_kv = False
 
 
@@ -89,6 +89,8 @@ class Req:
         self.extra_key = self.cache_salt = self.swa_uuid_for_lock = self.session = self.session_id = None
         self.priority, self.is_retracted, self.streaming, self.swa_evicted_seqlen = 0, False, False, 0
         self.last_matched_prefix_len = 0
+        self.kv_rotation_base, self.to_finish, self.finished_reason = None, None, None
+        self.skip_lock_node_ids, self.swa_prefix_lock_released, self.lock_receipt = {}, False, None
 
     def finished(self):
         return len(self.output_ids) >= len(self.answer)
@@ -179,7 +181,7 @@ class ScheduleBatch:
 class Server:
     """Attributes are named as SGLang's Scheduler names them."""
 
-    def __init__(self, pool, mode="none", seed=1, need_sort=False, running=8, version=(0, 5, 9), prompts=None, page=1):
+    def __init__(self, pool, mode="none", seed=1, need_sort=False, running=8, version=(0, 5, 9), prompts=None, page=1, tree="radix"):
         self.random = random.Random(seed)
         self.version = version
         self.ahead, self.draft = mode == "v2", 6 if mode == "v2" else 9
@@ -189,7 +191,7 @@ class Server:
         self.tp_rank, self.waiting_queue, self.running = 0, [], []
         self.last, self.results, self.allocated = None, [], []
         self.counts = {"retract": 0, "finish": 0, "evict": 0, "hit": 0}
-        self.page = page
+        self.page, self.tree = page, tree
         self.build(pool, need_sort)
         self.prompts = prompts or (lambda: self.random.randrange(1, 400))
         self.made = 0
@@ -224,12 +226,26 @@ class Server:
             params = importlib.import_module(MEM + "cache_init_params").CacheInitParams
         except ImportError:
             params = None
-        if "params" in inspect.signature(radix.RadixCache.__init__).parameters:
+        if self.tree == "unified":
+            self.tree_cache = self.unified(params, arguments)
+        elif "params" in inspect.signature(radix.RadixCache.__init__).parameters:
             self.tree_cache = radix.RadixCache(by_name(params, **arguments, is_eagle=False))
         else:
             self.tree_cache = by_name(radix.RadixCache, **arguments)
         self.radix, self.base = radix, importlib.import_module(MEM + "base_prefix_cache")
         self.install_release()
+
+    @staticmethod
+    def unified(params, arguments):
+        """UnifiedRadixCache with its tree in Python, for full attention alone."""
+        backend = types.SimpleNamespace(get=lambda: "python")
+        importlib.import_module("sglang.srt.environ").envs.SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND = backend
+        kind = importlib.import_module(MEM + "unified_radix_cache").UnifiedRadixCache
+        try:
+            full = importlib.import_module(MEM + "unified_cache.component_type").ComponentType.FULL
+        except ImportError:
+            full = importlib.import_module(MEM + "unified_cache.components").ComponentType.FULL
+        return kind(by_name(params, **arguments, is_eagle=False, tree_components=(full,), tree_core_backend="python"))
 
     @staticmethod
     def paged_kind(allocators):
@@ -305,7 +321,13 @@ class Server:
         t, row = self.tree_cache, self.row_map.req_to_token[req.req_pool_idx]
         if not insert:
             self.allocator.free(row[self.protected(req) : req.kv_committed_len].to(torch.int64))
-            t.dec_lock_ref(req.last_node)
+            self.unlock(req)
+        elif self.tree == "unified" and hasattr(t, "checkpoint"):
+            t.checkpoint(req, up_to=req.kv_committed_len)
+            first, end = req.cache_protected_len, req.kv_committed_len
+            if end > first:
+                self.allocator.free_segments([(row[first:end], first)])
+            self.unlock(req)
         elif hasattr(t, "checkpoint"):  # 0.5.23: the key goes in, then the lock is given up
             ids = (req.origin_input_ids + req.output_ids)[: req.kv_committed_len]
             t._insert_cache(req, req.tokens(ids))
@@ -316,6 +338,13 @@ class Server:
             t.cache_finished_req(req, kv_len_to_handle=req.kv_committed_len)
         else:
             t.cache_finished_req(req)
+
+    def unlock(self, req):
+        t = self.tree_cache
+        if self.tree == "unified":
+            t.unlock(req.lock) if hasattr(t, "unlock") else t._dec_req_lock(req)
+        else:
+            t.dec_lock_ref(req.last_node)
 
     def protected(self, req):
         return req.cache_protected_len or len(req.prefix_indices)
@@ -402,6 +431,8 @@ class Server:
             if budget < 0 and (self.running or chosen):
                 break
             r.lock = self.tree_cache.lock(r.last_node) if hasattr(self.tree_cache, "lock") else self.tree_cache.inc_lock_ref(r.last_node)
+            if hasattr(r.lock, "to_dec_params"):
+                r.lock_receipt = r.lock.to_dec_params()
             r.cache_protected_len = len(r.prefix_indices)
             self.counts["hit"] += len(r.prefix_indices)
             chosen.append(self.waiting_queue.pop(0))

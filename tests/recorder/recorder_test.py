@@ -46,14 +46,14 @@ def recorded_server(wheel, prefix, **options):
     return server, recorder
 
 
-def one_mode(kvsim, wheel, mode, need_sort, pool=1500, requests=80, page=1):
+def one_mode(kvsim, wheel, mode, need_sort, pool=1500, requests=80, page=1, tree="radix"):
     import h5py
     import numpy as np
     import torch
 
     with tempfile.TemporaryDirectory() as folder:
         prefix = os.path.join(folder, "run.tp0")
-        server, recorder = recorded_server(wheel, prefix, pool=pool, mode=mode, need_sort=need_sort, page=page)
+        server, recorder = recorded_server(wheel, prefix, pool=pool, mode=mode, need_sort=need_sort, page=page, tree=tree)
         steps = 0
         for _ in range(requests):
             server.new_request()
@@ -68,12 +68,16 @@ def one_mode(kvsim, wheel, mode, need_sort, pool=1500, requests=80, page=1):
         assert said["requests_finished"] == requests == server.counts["finish"], said
         assert said["requests_retracted"] == server.counts["retract"], said
         assert said["skipped_events"] == 0
-        modelled = page == 1 or version_of(wheel) < (0, 5, 17)  # newer ones free pages in another order
-        assert said["final_free_list"]["matches_recording"] is (True if modelled else None), said["final_free_list"]
+        assert said["final_free_list"]["matches_recording"] is True, said["final_free_list"]
+        segments = page > 1 and version_of(wheel) >= (0, 5, 17)
+        assert ("segment" in said["allocator"]) == segments, said["allocator"]
+        whatif = json.loads(run(kvsim, "whatif", trace, "--policy", "as-recorded", "--json", "--no-report", "-o", os.path.join(folder, "w.h5")))
+        assert whatif["mismatches"] == 0 and whatif["final_lists_match"] is True, whatif["mismatches"]
         with h5py.File(trace) as f:
             kind, count, slots = f["events/kind"][:], f["events/count"][:], f["events/slots"][:]
             reasons = f["events/aux"][:][kind == 8]
             hits = int(count[kind == 3].sum())
+            assert (f["events/position"][:][kind == 8] == 0).any() == segments
         taken = np.repeat(np.isin(kind, (4, 5, 6, 14)), count)
         assert np.array_equal(slots[taken], torch.cat(server.allocated).numpy()), "not the slots that the server took"
         assert hits == server.counts["hit"], (hits, server.counts)
@@ -82,6 +86,19 @@ def one_mode(kvsim, wheel, mode, need_sort, pool=1500, requests=80, page=1):
         if mode != "overlap":  # there older versions give the slot of a step too many back without a word
             assert (reasons != 0).all(), f"{(reasons == 0).sum()} frees whose reason is not known"
         return server.counts
+
+
+def unified(kvsim, wheel):
+    """UnifiedRadixCache, the default of the newest versions."""
+    import importlib.util
+
+    if not importlib.util.find_spec("msgspec"):
+        return "UnifiedRadixCache skipped: msgspec is missing"
+    for mode in ("none", "overlap", "v2"):
+        one_mode(kvsim, wheel, mode, False, tree="unified")
+    for sort in (False, True):
+        one_mode(kvsim, wheel, "none", sort, pool=4000, page=16, tree="unified")
+    return "UnifiedRadixCache"
 
 
 def refused(wheel):
@@ -95,10 +112,13 @@ def refused(wheel):
     def hierarchical(scheduler):
         scheduler.enable_hierarchical_cache = True
 
+    def linked(scheduler):
+        scheduler.tree_cache.linker = object()
+
     def sliding_window(scheduler):
         scheduler.allocator.__class__ = type("SWATokenToKVPoolAllocator", (type(scheduler.allocator),), {})
 
-    for change, text in ((older, "older"), (hierarchical, "hierarchical"), (sliding_window, "SWATokenToKVPoolAllocator")):
+    for change, text in ((older, "older"), (hierarchical, "hierarchical"), (linked, "hierarchical"), (sliding_window, "SWATokenToKVPoolAllocator")):
         scheduler = mini_server.Server(pool=1000, version=version_of(wheel))
         version = change(scheduler) or version_of(wheel)
         try:
@@ -254,8 +274,11 @@ def one(kvsim, wheel):
         one_mode(kvsim, wheel, "none", True)
         parts.append("need_sort")
     if version >= (0, 5, 9):
-        one_mode(kvsim, wheel, "none", False, pool=4000, page=16)
+        for sort in (False, True):
+            one_mode(kvsim, wheel, "none", sort, pool=4000, page=16)
         parts.append("pages")
+    if version >= (0, 5, 17):
+        parts.append(unified(kvsim, wheel))
     refused(wheel)
     probe(wheel)
     print(f"  {'.'.join(map(str, version))}: {'; '.join(parts)}", flush=True)

@@ -7,12 +7,15 @@ import ast
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import sys
 import types
 import zipfile
 
 REAL = ("allocator", "allocator.base", "allocator.token", "allocator.paged", "paged_allocator", "radix_cache", "base_prefix_cache",
-        "cache_init_params", "evict_policy", "utils", "events", "memory_pool", "session_radix_cache")
+        "cache_init_params", "evict_policy", "utils", "events", "memory_pool", "session_radix_cache", "allocator.page_interleave",
+        "unified_radix_cache", "unified_cache")
+ALSO = ("sglang.srt.session.streaming_session",)
 ABSENT = ("gmpy2", "gmpy", "flint", "tabulate")  # torch and sympy ask for them and take no stand-in
 FUNCTIONS = ("get_num_new_pages", "next_power_of_2", "ceil_align", "ceil_div")  # taken from sglang.srt.utils as they are
 
@@ -80,7 +83,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Modules of the wheel that are wanted; stand-ins for all others that are not installed for the test."""
 
     KEEP = ("torch", "torchgen", "sympy", "mpmath", "typing_extensions", "filelock", "jinja2", "networkx", "fsspec", "numpy", "h5py",
-            "record_sglang", "mini_server")
+            "record_sglang", "mini_server") + (("msgspec",) if importlib.util.find_spec("msgspec") else ())  # what UnifiedRadixCache is built on
 
     def __init__(self, wheel):
         self.zip = zipfile.ZipFile(wheel)
@@ -96,7 +99,8 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def is_real(self, name):
         short = name[len("sglang.srt.mem_cache.") :] if name.startswith("sglang.srt.mem_cache.") else None
-        return short in REAL and self.path_of(name) is not None
+        wanted = name in ALSO or short in REAL or (short or "").startswith("unified_cache.")
+        return wanted and self.path_of(name) is not None
 
     def find_spec(self, name, path, target=None):
         top = name.split(".")[0]
@@ -118,19 +122,22 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module):
         if self.is_real(module.__name__):
             path = self.path_of(module.__name__)
+            module.__file__ = f"{self.wheel}/{path}"
             exec(compile(self.zip.read(path), f"{self.wheel}/{path}", "exec"), module.__dict__)
         elif module.__name__ in ("sglang.srt.utils", "sglang.srt.utils.common"):
-            self.take_functions(module)
+            self.take_functions(module, ("sglang/srt/utils.py", "sglang/srt/utils/common.py", "sglang/srt/utils/__init__.py"), FUNCTIONS)
+        elif module.__name__ == "sglang.srt.mem_cache.common":
+            self.take_functions(module, ("sglang/srt/mem_cache/common.py",), ("coalesce_ranges", "free_kv_row_segments"))
 
-    def take_functions(self, module):
+    def take_functions(self, module, paths, names):
         import torch
 
-        module.__dict__.update(torch=torch, Optional=__import__("typing").Optional)
-        for path in ("sglang/srt/utils.py", "sglang/srt/utils/common.py", "sglang/srt/utils/__init__.py"):
+        module.__dict__.update(torch=torch, Optional=__import__("typing").Optional, BaseTokenToKVPoolAllocator=object)
+        for path in paths:
             if path not in self.names:
                 continue
             for node in ast.parse(self.zip.read(path)).body:
-                if isinstance(node, ast.FunctionDef) and node.name in FUNCTIONS:
+                if isinstance(node, ast.FunctionDef) and node.name in names:
                     exec(compile(ast.Module([node], []), path, "exec"), module.__dict__)
 
     def version(self):
