@@ -14,8 +14,8 @@ enum { MOST_RULES = 128, MOST_PATH = 400000, WORD = 64, TEXT = 200 };
 typedef enum rule_kind { TAKE, SKIP, NTH, TURNS, LOOP, LOAD, AWAIT, POST, LAND, CLASH, RULE_KINDS } rule_kind;
 static const char *const rule_names[RULE_KINDS] = {"take", "skip",  "nth",  "turns", "loop",
                                                    "load", "await", "post", "land",  "clash"};
-static const bool rule_has_word[RULE_KINDS] = {
-    [NTH] = true, [TURNS] = true, [LOAD] = true, [AWAIT] = true, [POST] = true, [LAND] = true, [CLASH] = true};
+static const bool rule_has_word[RULE_KINDS] = {[NTH] = true,  [TURNS] = true, [LOAD] = true, [AWAIT] = true,
+                                               [POST] = true, [LAND] = true,  [CLASH] = true};
 
 typedef struct rule {
   rule_kind kind;
