@@ -471,7 +471,7 @@ static double copying_time(const kvm_question *q, const trial *x, double tiles) 
   for (unsigned r = 0; r < b->roles; r++)
     for (size_t i = 0; i < b->role[r].tile.steps; i++)
       if (b->role[r].tile.step[i].op == KVM_CP)
-        bytes += b->role[r].warps * (double)b->role[r].tile.step[i].bytes;
+        bytes += b->role[r].warps * b->role[r].tile.step[i].bytes * kvm_copy_passes(&b->role[r].tile.step[i]);
   return tiles * bytes / 512 * x->v[KVM_P_COPY_CYCLES] / x->v[clock_of(q)];
 }
 

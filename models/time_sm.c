@@ -248,7 +248,7 @@ static void issue(machine *m, warp *w, double t) {
     /* the copy unit holds an instruction's operands until it has done with it, and its warp until it begins
      */
     if (s->op == KVM_CP && sm->copy_bytes > 0) {
-      double cycles = s->bytes / sm->copy_bytes;
+      double cycles = s->bytes / sm->copy_bytes * kvm_copy_passes(s);
       read = serve(&m->copy, read, cycles, count_in(m, w, &m->busy_copy));
       w->ready = fmax(w->ready, read - cycles);
     }

@@ -157,14 +157,17 @@ static void word_in_turn(rule *r, char *word, size_t size) {
   (void)snprintf(word, size, "%.*s", (int)strcspn(from, ","), from);
 }
 
-/* A shared-memory instruction with its bank conflict, where a hint tells of one. */
-static void clash_word(walker *w, size_t line, const char *plain, char *word, size_t size) {
-  bool shared = !strncmp(plain, "lds", 3) || !strncmp(plain, "sts", 3);
+/* Behind the word of an instruction that a hint tells bank conflicts of. */
+static void add_clash(walker *w, size_t line, const char *plain, char *word, size_t size) {
+  bool shared = !strncmp(plain, "lds", 3) || !strncmp(plain, "sts", 3) || !strncmp(plain, "cp", 2);
   rule *r = shared ? rule_for(w, line, 1u << CLASH) : NULL;
   char clash[WORD];
   if (!r) return;
   word_in_turn(r, clash, sizeof clash);
-  if (strcmp(clash, "1") != 0) (void)snprintf(word, size, "%s#%.8s", plain, clash);
+  if (!strcmp(clash, "1")) return;
+  if (!word[0]) (void)snprintf(word, size, "%s", plain);
+  size_t n = strlen(word);
+  (void)snprintf(word + n, size - n, "#%.8s", clash);
 }
 
 /* The word for a line; word[0] 0: as its name tells. */
@@ -180,7 +183,7 @@ static kv_status find_word(walker *w, size_t line, char *word, size_t size) {
   word[0] = '\0';
   if (!waits && !strncmp(op, "SYNCS.PHASECHK", 14)) (void)snprintf(word, size, "ask");
   if (!strncmp(plain, "bar", 3)) barrier_word(op, word, size);
-  clash_word(w, line, plain, word, size);
+  if (kind != LOAD) add_clash(w, line, plain, word, size);
   if (kind == RULE_KINDS || !strncmp(op, "LDL", 3)) return KV_OK;
   rule *r = rule_for(w, line, 1u << kind);
   if (!r) return lost(w, line, kind == LOAD ? "no `load` says what it finds" : "no hint names its mbarrier");
@@ -188,6 +191,7 @@ static kv_status find_word(walker *w, size_t line, char *word, size_t size) {
   word_in_turn(r, where, sizeof where);
   if (kind == LOAD) (void)snprintf(word, size, "%.*s.%.40s", (int)strcspn(plain, "."), plain, where);
   else (void)snprintf(word, size, "%s.%.40s", rule_names[kind], where);
+  if (kind == LOAD) add_clash(w, line, plain, word, size);
   return KV_OK;
 }
 

@@ -251,6 +251,8 @@ static void shares_bind_on_average(void) {
   CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "cp16.row commit group*3", KVM_WARM), 128, 1e-6);
   sm.copy_bytes = 8;
   CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "cp16.row commit group*3", KVM_COLD), 512, 1e-6);
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "cp16.row#6 commit group*3", KVM_COLD), 768,
+                         1e-6); /* 6 passes for 4 */
   CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "ldg16.row>a alu<a", KVM_WARM),
                          tile_of(&base, 8, "ldg16.row>a alu<a", KVM_WARM), 64);
 }
