@@ -246,9 +246,11 @@ static bool rows_in_l1(const kvm_question *q) {
 static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
   const double *v = x->v;
   double clock = v[clock_of(q)];
+  /* the memory keeps its own clock while matrix instructions slow the SM's down */
+  double beyond_l2 = fmax(0, v[KVM_P_DRAM_LATENCY] - v[KVM_P_L2_LATENCY]) * clock / v[KVM_P_CLOCK];
   kvm_sm sm = {.l1_latency = v[KVM_P_L1_LATENCY],
                .l2_latency = v[KVM_P_L2_LATENCY],
-               .dram_latency = fmax(v[KVM_P_DRAM_LATENCY], v[KVM_P_L2_LATENCY]),
+               .dram_latency = v[KVM_P_L2_LATENCY] + beyond_l2,
                .shared_latency = v[KVM_P_SMEM_LATENCY],
                .shuffle_latency = v[KVM_P_SHUFFLE_LATENCY],
                .mma_latency = v[KVM_P_MMA_LATENCY],
@@ -468,7 +470,8 @@ static double copying_time(const kvm_question *q, const trial *x, double tiles) 
   double bytes = 0;
   for (unsigned r = 0; r < b->roles; r++)
     for (size_t i = 0; i < b->role[r].tile.steps; i++)
-      if (b->role[r].tile.step[i].op == KVM_CP) bytes += b->role[r].warps * (double)b->role[r].tile.step[i].bytes;
+      if (b->role[r].tile.step[i].op == KVM_CP)
+        bytes += b->role[r].warps * b->role[r].tile.step[i].bytes * kvm_copy_passes(&b->role[r].tile.step[i]);
   return tiles * bytes / 512 * x->v[KVM_P_COPY_CYCLES] / x->v[clock_of(q)];
 }
 

@@ -1,6 +1,7 @@
 #include "time_program.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,10 +101,10 @@ static kv_status parse_where(parser *p, const char *word, const char **c, kvm_st
 static kv_status parse_clash(parser *p, const char *word, const char **c, kvm_step *s) {
   bool shared = s->op == KVM_LDS || s->op == KVM_STS || s->op == KVM_LDSM || s->op == KVM_STSM;
   unsigned v = number(c);
-  if (!shared) return bad(p, word, "only lds, sts, ldsm and stsm have bank conflicts");
+  if (!shared && s->op != KVM_CP) return bad(p, word, "only lds, sts, ldsm, stsm and cp meet bank conflicts");
   if (v < 1 || v > 32) return bad(p, word, "a conflict is of 1 to 32 lanes");
   s->clash = (uint8_t)v;
-  s->waves = (uint8_t)(s->waves * v);
+  if (shared) s->waves = (uint8_t)(s->waves * v);
   return KV_OK;
 }
 
@@ -217,13 +218,17 @@ void kvm_program_free(kvm_program *program) {
   *program = (kvm_program){0};
 }
 
+double kvm_copy_passes(const kvm_step *cp) {
+  return cp->clash > 1 && cp->bytes ? fmax(1, 128.0 * cp->clash / cp->bytes) : 1;
+}
+
 kvm_program_work kvm_program_count(const kvm_program *program) {
   kvm_program_work w = {0};
   for (size_t i = 0; i < program->steps; i++) {
     const kvm_step *s = &program->step[i];
     w.instructions += s->op == KVM_GROUP ? 1 : s->count;
     w.mma += s->op == KVM_MMA_OP;
-    w.waves += (double)s->waves / s->clash;
+    w.waves += (double)s->waves / (s->op == KVM_CP ? 1 : s->clash);
     w.barriers += s->op == KVM_BAR || s->op == KVM_ARRIVE || s->op >= KVM_POST;
     if (s->op == KVM_STG) w.store_bytes += s->bytes;
     if (s->op != KVM_LDG && s->op != KVM_CP) continue;

@@ -6,7 +6,10 @@
  *     NAME[.WHERE][#CLASH][*COUNT][:CYCLES][<LETTERS][>LETTER][^LETTER]        and  COUNT( words ... )
  *
  *     #CLASH    shared memory alone: lanes that want one bank, so that each of its wavefronts is served that
- *               many times (1). That is time and no work: the ladder's W counts a wavefront once.
+ *               many times (1). That is time and no work: the ladder's W counts a wavefront once. Of cp:
+ *               in how many passes it writes shared memory (one for each 128 B that it moves). A pass writes
+ *               within one line of 128 B and takes no sector of 32 B apart: a line whose sectors' halves
+ *               change places needs two
  *     *COUNT    that many of them, one after the other (1)
  *     :CYCLES   cycles from the first of them to the warp's next instruction, in all (1 each): the scheduling
  *               stalls of fixed-latency instructions
@@ -82,7 +85,7 @@ typedef struct kvm_step {
   uint8_t set, read;              /* mark set by the result, by the operands read; KVM_NO_MARK for none */
   uint8_t barrier, barrier_warps; /* number; 0 warps: all of the block; of await: N */
   uint8_t waves;                  /* wavefronts of 128 B in the L1/shared-memory pipe, conflicts included */
-  uint8_t clash;                  /* times each of them is served, 1: no conflicts */
+  uint8_t clash;                  /* times each of them is served, 1: no conflicts; of cp: passes, 1: as few as can be */
   uint16_t bytes;                 /* a warp moves; of await: C */
   uint16_t count;                 /* instructions; KVM_GROUP: groups that may be open */
   uint16_t cycles;                /* until the warp's next instruction */
@@ -104,5 +107,6 @@ typedef struct kvm_program_work {
   double barriers;
 } kvm_program_work;
 kvm_program_work kvm_program_count(const kvm_program *program);
+double kvm_copy_passes(const kvm_step *cp); /* for each 128 B that it moves; 1: as few as can be */
 
 #endif

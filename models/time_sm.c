@@ -11,7 +11,14 @@ static double beyond(const kvm_sm *sm, double latency) {
 }
 /* Wavefronts that may queue before the L1/shared-memory pipe: then its instructions hold the warps up. */
 enum { L1_QUEUE = 64 };
-enum { SCHEDULERS = 4, MOST_WARM = 40, COUNTED = 2, MOST_TILES = MOST_WARM + COUNTED, GROUPS = 32 };
+enum {
+  SCHEDULERS = 4,
+  MOST_WARM = 40,
+  COUNTED = 4,
+  DRAIN = 4,
+  MOST_TILES = MOST_WARM + COUNTED + DRAIN,
+  GROUPS = 32
+};
 #define STOPPED 1e300
 
 typedef struct warp {
@@ -59,7 +66,7 @@ typedef struct machine {
       dram; /* when this SM's share will have served what it asked for; below 0: nothing asked for yet */
   double busy_issue, busy_mma, busy_l1, busy_link, busy_l2, busy_dram, busy_copy,
       uncounted;                   /* cycles in use by tiles */
-  int warm, tiles;                 /* simulated: until steady, in all */
+  int warm, counted, tiles;        /* simulated: until steady, that tell its pace, in all */
   double tile_end[MOST_TILES + 1]; /* sum of the warps' ends of tile i */
 } machine;
 
@@ -238,9 +245,10 @@ static void issue(machine *m, warp *w, double t) {
   } else if (s->waves) {
     read = serve(&m->l1, t + TAKEN_IN, s->waves * sm->wave_interval, count_in(m, w, &m->busy_l1));
     arrives = read;
-    /* the copy unit holds an instruction's operands until it has done with it, and its warp until it begins */
+    /* the copy unit holds an instruction's operands until it has done with it, and its warp until it begins
+     */
     if (s->op == KVM_CP && sm->copy_bytes > 0) {
-      double cycles = s->bytes / sm->copy_bytes;
+      double cycles = s->bytes / sm->copy_bytes * kvm_copy_passes(s);
       read = serve(&m->copy, read, cycles, count_in(m, w, &m->busy_copy));
       w->ready = fmax(w->ready, read - cycles);
     }
@@ -283,11 +291,22 @@ static int warm_tiles(const kvm_block *block) {
   return 3 + 2 * open < MOST_WARM ? 3 + 2 * open : MOST_WARM;
 }
 
+static bool hands_on(const kvm_block *block) {
+  for (unsigned r = 0; r < block->roles; r++)
+    for (size_t i = 0; i < block->role[r].tile.steps; i++)
+      if (block->role[r].tile.step[i].op == KVM_AWAIT) return true;
+  return false;
+}
+
 static void set_up(machine *m, unsigned resident) {
   unsigned n = 0;
   m->l2 = m->dram = -1;
   m->warm = warm_tiles(m->block);
-  m->tiles = m->warm + COUNTED;
+  /* Warps that hand work on are tiles apart: those behind must not be counted while those ahead are done and
+   * leave them the pipes. */
+  bool apart = hands_on(m->block);
+  m->counted = apart ? COUNTED : COUNTED / 2;
+  m->tiles = m->warm + m->counted + (apart ? DRAIN : 0);
   for (unsigned b = 0; b < resident; b++)
     for (unsigned r = 0; r < m->block->roles; r++)
       for (unsigned i = 0; i < m->block->role[r].warps; i++, n++)
@@ -303,8 +322,9 @@ static kv_status run_all(machine *m, kv_error *err) {
     unsigned first = 0, done = 0;
     double best = STOPPED;
     for (unsigned i = 0; i < m->warps; i++) {
-      double t = could_issue(m, &m->w[i]);
       done += !m->w[i].next;
+      if (m->w[i].own > best) continue; /* pipes make it no earlier */
+      double t = could_issue(m, &m->w[i]);
       if (t < best || (t == best && t < STOPPED && m->w[i].issued < m->w[first].issued)) {
         best = t;
         first = i;
@@ -324,7 +344,7 @@ static void read_out(const machine *m, kvm_sm_time *time) {
   const double busy[5] = {m->busy_issue / SCHEDULERS, m->busy_mma / SCHEDULERS, m->busy_l1,
                           fmax(fmax(m->busy_link, m->busy_l2), m->busy_copy), m->busy_dram};
   double *share[5] = {&time->issue, &time->mma, &time->l1, &time->link, &time->dram}, end = 0;
-  time->tile = (m->tile_end[m->tiles] - m->tile_end[m->warm]) / m->warps / COUNTED;
+  time->tile = (m->tile_end[m->warm + m->counted] - m->tile_end[m->warm]) / m->warps / m->counted;
   for (int k = 0; k < 5; k++) time->tile = fmax(time->tile, busy[k] / m->tiles);
   for (int k = 0; k < 5; k++) *share[k] = time->tile > 0 ? busy[k] / m->tiles / time->tile : 0;
   for (unsigned i = 0; i < m->warps; i++) end = fmax(end, m->w[i].finished);

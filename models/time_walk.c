@@ -11,11 +11,11 @@
 /* ---- hints ---- */
 
 enum { MOST_RULES = 128, MOST_PATH = 400000, WORD = 64, TEXT = 200 };
-typedef enum rule_kind { TAKE, SKIP, NTH, TURNS, LOOP, LOAD, AWAIT, POST, LAND, RULE_KINDS } rule_kind;
+typedef enum rule_kind { TAKE, SKIP, NTH, TURNS, LOOP, LOAD, AWAIT, POST, LAND, CLASH, RULE_KINDS } rule_kind;
 static const char *const rule_names[RULE_KINDS] = {"take", "skip",  "nth",  "turns", "loop",
-                                                   "load", "await", "post", "land"};
-static const bool rule_has_word[RULE_KINDS] = {
-    [NTH] = true, [TURNS] = true, [LOAD] = true, [AWAIT] = true, [POST] = true, [LAND] = true};
+                                                   "load", "await", "post", "land",  "clash"};
+static const bool rule_has_word[RULE_KINDS] = {[NTH] = true,  [TURNS] = true, [LOAD] = true, [AWAIT] = true,
+                                               [POST] = true, [LAND] = true,  [CLASH] = true};
 
 typedef struct rule {
   rule_kind kind;
@@ -157,6 +157,19 @@ static void word_in_turn(rule *r, char *word, size_t size) {
   (void)snprintf(word, size, "%.*s", (int)strcspn(from, ","), from);
 }
 
+/* Behind the word of an instruction that a hint tells bank conflicts of. */
+static void add_clash(walker *w, size_t line, const char *plain, char *word, size_t size) {
+  bool shared = !strncmp(plain, "lds", 3) || !strncmp(plain, "sts", 3) || !strncmp(plain, "cp", 2);
+  rule *r = shared ? rule_for(w, line, 1u << CLASH) : NULL;
+  char clash[WORD];
+  if (!r) return;
+  word_in_turn(r, clash, sizeof clash);
+  if (!strcmp(clash, "1")) return;
+  if (!word[0]) (void)snprintf(word, size, "%s", plain);
+  size_t n = strlen(word);
+  (void)snprintf(word + n, size - n, "#%.8s", clash);
+}
+
 /* The word for a line; word[0] 0: as its name tells. */
 static kv_status find_word(walker *w, size_t line, char *word, size_t size) {
   const char *op = kvm_sass_operation(w->sass.line[line].text),
@@ -170,6 +183,7 @@ static kv_status find_word(walker *w, size_t line, char *word, size_t size) {
   word[0] = '\0';
   if (!waits && !strncmp(op, "SYNCS.PHASECHK", 14)) (void)snprintf(word, size, "ask");
   if (!strncmp(plain, "bar", 3)) barrier_word(op, word, size);
+  if (kind != LOAD) add_clash(w, line, plain, word, size);
   if (kind == RULE_KINDS || !strncmp(op, "LDL", 3)) return KV_OK;
   rule *r = rule_for(w, line, 1u << kind);
   if (!r) return lost(w, line, kind == LOAD ? "no `load` says what it finds" : "no hint names its mbarrier");
@@ -177,6 +191,7 @@ static kv_status find_word(walker *w, size_t line, char *word, size_t size) {
   word_in_turn(r, where, sizeof where);
   if (kind == LOAD) (void)snprintf(word, size, "%.*s.%.40s", (int)strcspn(plain, "."), plain, where);
   else (void)snprintf(word, size, "%s.%.40s", rule_names[kind], where);
+  if (kind == LOAD) add_clash(w, line, plain, word, size);
   return KV_OK;
 }
 

@@ -14,7 +14,8 @@
  *     loop  = TEXT             the loop over tiles: what comes before is `begin`, one turn `tile`, what follows `end`
  *     load  = WHERE TEXT       what a load or cp.async there finds: row, again, index/64, hot, ...
  *                              several with commas between take turns: row/512,hot/512 for a row in two halves
- *                              (words of the three below may take turns too)
+ *                              (words of the four below may take turns too)
+ *     clash = N TEXT           shared memory: lanes that want one bank (1); cp.async: passes (time_program.h)
  *     await = ID/N[-C] TEXT, post = ID TEXT, land = ID TEXT        an mbarrier's wait, arrival, arrival of copies
  *
  * The first hint that fits counts. A load or an mbarrier without a hint is an error that names its source, so that an

@@ -167,6 +167,7 @@ static void policy_row(const whatif *w, FILE *f, uint64_t i) {
   (void)snprintf(text, sizeof text, "%s", kvr_amount(policy(w, P_MOVED, i) + policy(w, P_COPIED, i)).text);
   kvr_put_word(f, text);
   if (c == UINT64_MAX) text[0] = '\0';
+  else if (isnan(cost(w, C_NET, c))) (void)snprintf(text, sizeof text, "-");
   else (void)snprintf(text, sizeof text, "%+.4f s", cost(w, C_NET, c));
   kvr_put_word(f, text);
   kvr_put_word(f, c == UINT64_MAX ? "no cost known" : word_at(&w->verdicts, c));
@@ -222,7 +223,7 @@ static double cost_class(const whatif *w, uint64_t c) {
 }
 
 static bool on_plot(const whatif *w, uint64_t c, uint64_t g) {
-  return cost(w, C_GPU, c) == (double)g && (uint64_t)cost(w, C_POLICY, c) != w->baseline;
+  return cost(w, C_GPU, c) == (double)g && (uint64_t)cost(w, C_POLICY, c) != w->baseline && !isnan(cost(w, C_NET, c));
 }
 
 /* Where a row of /costs is drawn; what a log axis cannot show stands on its edge. */

@@ -160,8 +160,9 @@ static uint32_t add_times(const kvm_gpu *gpu, uint32_t number, const kvs_cell *c
       const layer_time t = time_of(gpu, k, problem);
       double now = t.memory / share_of(&cells[c], number), before = t.memory / share_of(&cells[0], number);
       double step = layers * fmax(now, t.other);
+      if (!cells[c].result.fits) now = step = NAN;
       out[at++] = (kvs_kernel_time){.policy = c, .gpu = number, .kernel = kvm_kernel(k, kvm_gpu_sm(gpu)).name,
-                                    .bound = now > t.other ? "dram" : t.other_name, .step = step,
+                                    .bound = isnan(now) ? "none" : now > t.other ? "dram" : t.other_name, .step = step,
                                     .saved_step = layers * fmax(before, t.other) - step};
     }
   return at;

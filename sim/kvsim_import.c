@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "import.h"
+#include "kv_guard.h"
 #include "kvsim_commands.h"
 #include "kvsim_options.h"
 #include "serving_trace.h"
@@ -255,6 +256,8 @@ static kv_status import_workload(const arguments *a, const char *output, const k
 static kv_status import_recording(const arguments *a, const char *output, const kvt_writer_options *writer, kv_error *err) {
   if (a->serving_option) return kv_fail(err, KV_ERR_USAGE, "--%s is for workloads; a recording has its own", a->serving_option);
   uint32_t segments;
+  if (!a->segments && kv_guard_check_h5(a->shared.path, "kvtrace-1", NULL) == KV_OK)
+    return kv_fail(err, KV_ERR_INPUT, "%s: is a kvtrace-1 trace already: give it to kvsim replay, whatif or sweep as it is", a->shared.path);
   kv_status st = a->shared.dry_run    ? KV_OK
                  : a->segments ? kvt_import_segments(a->shared.path, output, writer, &segments, err)
                                : kvt_import_recording(a->shared.path, output, writer, err);

@@ -51,9 +51,13 @@ enum {
 #define KVSIM_OPTION_PREFILL(group) \
   {"prefill-us", KVSIM_KEY_TOKEN, "US", 0, "time to compute one token again, in microseconds (default 50, assumed)", group}
 #define KVSIM_OPTION_DRAFT(group) \
-  {"draft-topk", KVSIM_KEY_TOPK, "N", 0, "branches of a draft, for the copies that pages need (default 1: none)", group}, \
+  {"draft-topk", KVSIM_KEY_TOPK, "N", 0, "branches of a draft: with pages, each but one copies the row's last, partial page (default 1: no such copies)", group}, \
       {"draft-layers", KVSIM_KEY_DRAFT, "N", 0, "layers of the draft model, for the same (default 1)", group}
 #define KVSIM_OPTION_SEED(what, group) {"seed", KVSIM_KEY_SEED, "N", 0, what, group}
+
+#define KVSIM_MOVED \
+  "Rows moved are those that relocation moves, accepted rows of verify blocks that compact, pages and vllm copy to their place " \
+  "(whatever --draft-topk is), and the copies for branches of drafts (--draft-topk)."
 
 /* Takes an option of this file; ARGP_ERR_UNKNOWN for others. */
 error_t kvsim_take_shared(kvsim_shared *shared, int key, char *arg);

@@ -40,7 +40,7 @@ static const struct argp_option options[] = {
     KVSIM_OPTION_ROW_BYTES(2),
     {"dram-row", KEY_DRAM, "N", 0, "bytes of the address blocks counted as DRAM rows (default 1024, assumed)", 2},
     {"milestone-rows", KEY_MILESTONE, "N", 0, "rows from which a request's decode steps count (default 16384)", 2},
-    {"layout-out", KEY_LAYOUT, "FILE", 0, "write the slots of --request after --step for the kernels (kvlayout-1)", 3},
+    {"layout-out", KEY_LAYOUT, "FILE", 0, "write the slots of --request after --step, or as it finishes in it, for the kernels (kvlayout-1)", 3},
     {"request", KEY_REQUEST, "R", 0, "request number, or `all`", 3},
     {"step", KEY_STEP, "S", 0, "scheduler step (default: the last)", 3},
     {"allocator", KEY_ALLOCATOR, "recorded|other", 0, "`other`: do not hold allocations against the recorded allocator's order", 4},
@@ -168,6 +168,22 @@ static bool request_runs(const kvs_replay *r, int32_t wanted) {
   return false;
 }
 
+static kv_status write_layout(plan *p, const kvs_replay *replay, kv_error *err) {
+  kv_status st = kvs_layout_write(replay, &p->info, &p->replay.geometry, &p->layout, err);
+  p->layout_done |= st == KV_OK;
+  return st == KV_END ? KV_OK : st;
+}
+
+static uint64_t layout_step(const plan *p) { return p->layout_step ? p->layout_step : p->info.steps; }
+
+/* A request that finishes within the step is gone at its end: what its last milestone saw stays. */
+static kv_status on_milestone(plan *p, const kvs_replay *replay, const kvs_milestone *m, kv_error *err) {
+  if (!p->layout.path || p->layout.request != m->request) return KV_OK;
+  if (!p->seen_first) p->seen_first = m->step;
+  p->seen_last = m->step;
+  return m->step == layout_step(p) ? write_layout(p, replay, err) : KV_OK;
+}
+
 static kv_status on_step_end(void *arg, const kvs_replay *replay, uint32_t step, kv_error *err) {
   plan *p = arg;
   if (!p->layout.path) return KV_OK;
@@ -175,16 +191,14 @@ static kv_status on_step_end(void *arg, const kvs_replay *replay, uint32_t step,
     if (!p->seen_first) p->seen_first = step;
     p->seen_last = step;
   }
-  if (step != (p->layout_step ? p->layout_step : p->info.steps)) return KV_OK;
-  kv_status st = kvs_layout_write(replay, &p->info, &p->replay.geometry, &p->layout, err);
-  p->layout_done = st == KV_OK;
-  return st == KV_END ? KV_OK : st;
+  return step == layout_step(p) ? write_layout(p, replay, err) : KV_OK;
 }
 
 /* The dataset's observer, with the layout's step hooked in beside it. */
 typedef struct hooks {
   kvs_observer dataset;
   plan *plan;
+  const kvs_replay *replay;
 } hooks;
 
 static kv_status hook_pool(void *arg, const kvs_pool_sample *s, kv_error *err) {
@@ -196,8 +210,9 @@ static kv_status hook_request(void *arg, uint32_t step, int32_t request, const k
   return o->request(o->arg, step, request, m, err);
 }
 static kv_status hook_milestone(void *arg, const kvs_milestone *m, kv_error *err) {
-  const kvs_observer *o = &((hooks *)arg)->dataset;
-  return o->milestone(o->arg, m, err);
+  const hooks *h = arg;
+  kv_status st = h->dataset.milestone(h->dataset.arg, m, err);
+  return st ? st : on_milestone(h->plan, h->replay, m, err);
 }
 static kv_status hook_step(void *arg, const kvs_replay *r, uint32_t step, kv_error *err) {
   return on_step_end(((hooks *)arg)->plan, r, step, err);
@@ -359,7 +374,7 @@ static kv_status make_report(const arguments *a, const plan *p, kv_error *err) {
 
 static kv_status layout_missing(const plan *p, kv_error *err) {
   if (!p->layout.path || p->layout_done) return KV_OK;
-  unsigned long long step = (unsigned long long)(p->layout_step ? p->layout_step : p->info.steps);
+  unsigned long long step = (unsigned long long)layout_step(p);
   if (!p->seen_first)
     return kv_fail(err, KV_ERR_USAGE, "--request: request %d never runs at the end of a step", p->layout.request);
   return kv_fail(err, KV_ERR_USAGE, "--step: request %d does not run after step %llu (it does from step %u to %u)",
@@ -383,6 +398,7 @@ static kv_status replay_and_write(const arguments *a, plan *p, kvt_reader *reade
   if (st) goto done;
   p->replay.observer = (kvs_observer){&h, hook_pool, hook_request, hook_milestone, hook_step};
   st = kvs_replay_create(&p->info, &p->replay, initial, &replay, err);
+  h.replay = replay;
   if (!st) st = run_events(reader, replay, p, a->shared.quiet, err);
   if (!st) st = compare_final(a->shared.path, p, replay, &final, err);
   if (!st && final == DIFFERENT && !a->permissive)

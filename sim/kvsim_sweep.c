@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -22,6 +24,7 @@
 #define POOLS_MOST 32u
 #define TRACES_MOST 32u
 #define CONVENTIONS "kvsweep-1"
+#define STATE_MAGIC "kvsweep-1 state 2"
 
 typedef struct arguments {
   kvsim_shared shared;
@@ -42,7 +45,7 @@ static const struct argp_option options[] = {
     KVSIM_OPTION_DRAFT(1),
     KVSIM_OPTION_OUTPUT("dataset", "the first trace's name with .kvsweep.h5", 2),
     KVSIM_OPTION_REPORT(2),
-    {"restart", KEY_RESTART, 0, 0, "begin anew, whatever an earlier sweep left", 2},
+    {"restart", KEY_RESTART, 0, 0, "begin anew, and throw away what an earlier sweep left", 2},
     KVSIM_OPTION_JOBS(2),
     KVSIM_OPTION_QUIET("no progress, no summary", 2),
     KVSIM_OPTION_DRY_RUN("print what would be done and stop", 2),
@@ -62,9 +65,10 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   return 0;
 }
 
-/* What a kept result belongs to; compared byte by byte. */
+/* What a kept result belongs to; compared byte by byte. Policies by name: their addresses are another process's. */
 typedef struct state_head {
-  char magic[16], version[48], sha256[TRACES_MOST][65];
+  char magic[24], version[48], sha256[TRACES_MOST][65], policies[512];
+  uint32_t pool[POOLS_MOST], draft_topk;
   uint64_t cell_bytes, cells, gpus;
   double row_bytes, layers;
   double rate[KVS_COSTS][2 + KVS_SHARES]; /* bandwidths, and what runs keep of them */
@@ -83,6 +87,7 @@ typedef struct plan {
   kvs_cells_options run;
   kv_progress progress;
   FILE *kept;
+  uint32_t kept_n; /* cells in it */
   state_head head;
   uint32_t done; /* cells done before this run */
   uint32_t ran, running; /* cells done, and of the stretch that runs now */
@@ -152,7 +157,9 @@ static void on_finished(void *arg, const kvs_cell *cell) {
   if (fwrite(&number, sizeof number, 1, p->kept) != 1 || fwrite(cell, sizeof *cell, 1, p->kept) != 1 || fflush(p->kept) != 0) {
     (void)fclose(p->kept); /* the sweep itself goes on */
     p->kept = NULL;
+    return;
   }
+  p->kept_n++;
 }
 
 static kv_status open_trace(const arguments *a, uint32_t i, kvs_swept_trace *t, kv_error *err) {
@@ -212,10 +219,16 @@ static kv_status resolve(const arguments *a, plan *p, kv_error *err) {
 
 static void make_head(plan *p) {
   state_head *h = &p->head;
+  size_t at = 0;
   memset(h, 0, sizeof *h);
-  (void)snprintf(h->magic, sizeof h->magic, "%s", CONVENTIONS);
+  (void)snprintf(h->magic, sizeof h->magic, "%s", STATE_MAGIC);
   (void)snprintf(h->version, sizeof h->version, "%s", KV_VERSION);
   for (uint32_t i = 0; i < p->traces; i++) memcpy(h->sha256[i], p->trace[i].sha256, sizeof h->sha256[i]);
+  for (uint32_t i = 0; i < p->trace[0].cells && at < sizeof h->policies; i++)
+    if (!i || p->cell[i].policy != p->cell[i - 1].policy)
+      at += (size_t)snprintf(h->policies + at, sizeof h->policies - at, "%s%s", at ? "," : "", p->cell[i].policy->name);
+  memcpy(h->pool, p->pool, p->pools * sizeof *p->pool);
+  h->draft_topk = p->topk;
   h->cell_bytes = sizeof *p->cell;
   h->cells = p->cells;
   h->gpus = p->gpus;
@@ -238,16 +251,58 @@ static void take_kept(plan *p, uint64_t number, kvs_cell *kept) {
   p->done++;
 }
 
-static void read_kept(plan *p) {
+static void add(char *text, size_t size, const char *format, ...) {
+  size_t at = strlen(text);
+  va_list list;
+  va_start(list, format);
+  (void)vsnprintf(text + at, size - at, format, list);
+  va_end(list);
+}
+
+/* Whole results in the file after its head. */
+static unsigned long long count_kept(FILE *f, const state_head *h) {
+  const long long record = (long long)(sizeof(uint64_t) + h->cell_bytes);
+  struct stat sb;
+  return fstat(fileno(f), &sb) || sb.st_size < (off_t)sizeof *h || record <= 0
+             ? 0
+             : (unsigned long long)((sb.st_size - (off_t)sizeof *h) / record);
+}
+
+/* Results cost time: another command throws them away only when it is told to. */
+static kv_status another_sweep(const plan *p, const state_head *had, unsigned long long results, kv_error *err) {
+  const state_head *h = &p->head;
+  char why[700] = "";
+  if (strncmp(had->version, h->version, sizeof h->version) != 0) add(why, sizeof why, ", by kvsim %.47s", had->version);
+  if (memcmp(had->sha256, h->sha256, sizeof h->sha256) != 0) add(why, sizeof why, ", other traces");
+  if (strncmp(had->policies, h->policies, sizeof h->policies) != 0) add(why, sizeof why, ", --policy %.511s", had->policies);
+  if (memcmp(had->pool, h->pool, sizeof h->pool) != 0) add(why, sizeof why, ", another --pool");
+  if (had->row_bytes != h->row_bytes) add(why, sizeof why, ", --row-bytes %.0f", had->row_bytes);
+  if (had->layers != h->layers) add(why, sizeof why, ", --layers %.0f", had->layers);
+  if (had->draft_topk != h->draft_topk) add(why, sizeof why, ", --draft-topk %u", had->draft_topk);
+  if (had->gpus != h->gpus || memcmp(had->rate, h->rate, sizeof h->rate) != 0) add(why, sizeof why, ", another --gpu");
+  return kv_fail(err, KV_ERR_USAGE, "%s: holds %llu simulations of a sweep that was not finished, with other settings (%s); give "
+                 "that command again, another --output, or --restart to throw them away",
+                 p->state, results, *why ? why + 2 : "another build of kvsim");
+}
+
+static kv_status read_kept(plan *p, kv_error *err) {
   FILE *f = fopen(p->state, "rb");
-  state_head h;
+  state_head h = {0};
   uint64_t number;
   kvs_cell *kept = malloc(sizeof *kept);
-  if (f && kept && fread(&h, sizeof h, 1, f) == 1 && !memcmp(&h, &p->head, sizeof h))
+  kv_status st = kept ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  size_t got = f && !st ? fread(&h, 1, sizeof h, f) : 0;
+  if (got && (strncmp(h.magic, STATE_MAGIC, sizeof h.magic) != 0))
+    st = kv_fail(err, KV_ERR_USAGE, "%s: is not what this kvsim keeps of a sweep; --restart overwrites it", p->state);
+  else if (got == sizeof h && memcmp(&h, &p->head, sizeof h) != 0) {
+    unsigned long long results = count_kept(f, &h);
+    if (results) st = another_sweep(p, &h, results, err);
+  } else if (got == sizeof h)
     while (fread(&number, sizeof number, 1, f) == 1 && fread(kept, sizeof *kept, 1, f) == 1 && number < p->cells)
       take_kept(p, number, kept);
   free(kept);
   if (f) (void)fclose(f);
+  return st;
 }
 
 /* Everything known goes to a new file, so that a record that was cut short does not stay in the middle. */
@@ -297,11 +352,15 @@ static kvs_judgement judge(const plan *p, uint32_t cell, uint32_t gpu) {
 
 static kv_status write_dataset(plan *p, const char *token_source, kv_error *err) {
   char verdict[256];
-  uint32_t good = 0;
+  uint32_t good = 0, judged = 0; /* a baseline or a bound is no choice */
   for (uint32_t i = 0; i < p->cells; i++)
-    for (uint32_t g = 0; g < p->gpus; g++) good += !strcmp(judge(p, i, g).verdict, "do it");
+    for (uint32_t g = 0; g < p->gpus; g++) {
+      const char *one = judge(p, i, g).verdict;
+      good += !strcmp(one, "do it");
+      judged += strcmp(one, "baseline") != 0 && strcmp(one, "bound") != 0;
+    }
   (void)snprintf(verdict, sizeof verdict, "%u of %u combinations of trace, policy, pool and GPU save at least %.0f %% of the time it takes to read the rows.",
-                 good, p->cells * p->gpus, 100 * p->prices.effect);
+                 good, judged, 100 * p->prices.effect);
   kvs_policy_settings settings = kvs_policy_settings_default();
   settings.draft_topk = p->topk;
   const kvs_whatif_head head = {.path = p->output, .command = p->command, .conventions = CONVENTIONS, .traced = p->trace,
@@ -320,10 +379,17 @@ static void print_summary(const plan *p) {
     const kvs_whatif_result *r = &p->cell[i].result;
     const kvs_swept_trace *t = &p->trace[p->cell[i].trace];
     if (i == t->first_cell) printf("  %s\n", t->name);
-    printf("  %-14s %10u %9.1f  ", p->cell[i].policy->name, r->capacity, r->runs ? (double)r->rows / (double)r->runs : 0);
+    printf("  %-14s %10u ", p->cell[i].policy->name, r->capacity);
+    if (r->fits)
+      printf("%9.1f  ", r->runs ? (double)r->rows / (double)r->runs : 0);
+    else
+      printf("%9s  ", "-");
     for (uint32_t g = 0; g < p->gpus; g++) {
       kvs_judgement j = judge(p, i, g);
-      printf(" %+9.4f s %-12s", j.net, j.verdict);
+      if (isnan(j.net))
+        printf(" %9s   %-12s", "-", j.verdict);
+      else
+        printf(" %+9.4f s %-12s", j.net, j.verdict);
     }
     printf("\n");
   }
@@ -337,15 +403,16 @@ static kv_status make_report(const plan *p, kv_error *err) {
 
 static kv_status sweep(const arguments *a, plan *p, kv_error *err) {
   make_head(p);
-  if (!a->restart) read_kept(p);
+  kv_status st = a->restart ? KV_OK : read_kept(p, err);
+  if (st) return st;
   begin_keeping(p);
+  const bool keeps = p->kept != NULL;
   kv_progress_begin(&p->progress, "sweep", a->shared.quiet);
-  kv_status st = KV_OK;
   for (uint32_t i = 0; i < p->traces && !st; i++) st = run_trace(p, &p->trace[i], err);
   kv_progress_end(&p->progress);
   if (!st) st = write_dataset(p, a->shared.token_us ? "--prefill-us" : "assumed", err);
   if (p->kept) (void)fclose(p->kept);
-  if (!st) (void)unlink(p->state);
+  if (!st || (keeps && !p->kept_n)) (void)unlink(p->state);
   if (!st && !a->shared.quiet) print_summary(p);
   return st || a->shared.no_report ? st : make_report(p, err);
 }
@@ -355,6 +422,7 @@ kv_status kvsim_sweep(int argc, char **argv, kv_error *err) {
       options, parse, "TRACE.h5...",
       "Run the schedule of each trace under policies x pool sizes, price it on GPUs, and write one dataset (kvsweep-1). "
       "Interrupted, it goes on where it stopped when the same command is given again.\v"
+      KVSIM_MOVED "\n\n"
       "Examples:\n  kvsim sweep trace.h5 --gpu h200,sm_120 --pool 512Ki,1Mi,2Mi\n  kvsim sweep monday.h5 tuesday.h5 -o week.h5\n"
       "  kvsim sweep trace.h5 --policy fifo,compact --restart\n",
       NULL, NULL, NULL};

@@ -236,6 +236,11 @@ static void print_kernels(const plan *p) {
   }
 }
 
+static void print_misfit(const char *name, const char *verdict, uint32_t step) {
+  printf("  %-14s %9s %8s %8s %9s %9s %10s %9s %9s %9s %10s  %s (step %u)\n", name, "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", verdict,
+         step);
+}
+
 static void print_table(const plan *p) {
   const kvs_cell *b = &p->cell[0];
   printf("%s: %s\n", p->trace, p->info.origin);
@@ -252,6 +257,10 @@ static void print_table(const plan *p) {
     kvs_judgement j = judge(p, i);
     char even[32];
     number_or_dash(j.break_even, "%.0f", even, sizeof even);
+    if (!r->fits) {
+      print_misfit(p->policy[i]->name, j.verdict, r->short_step);
+      continue;
+    }
     printf("  %-14s %9.1f %7.2f%% %8" PRIu64 " %9" PRIu64 " %9" PRIu64 " %10.3f %9.4f %9.4f %9.4f %10s  %s\n", p->policy[i]->name,
            r->runs ? (double)r->rows / (double)r->runs : 0, r->capacity ? 100 * r->waste_mean / r->capacity : 0, r->tally.evicted,
            r->tally.refilled, r->tally.moved + r->tally.copied + r->tally.tails, j.read, j.saved, j.move + j.recompute, j.net, even, j.verdict);
@@ -273,7 +282,8 @@ static json_t *policy_json(const plan *p, uint32_t i) {
                         (json_int_t)r->tally.passes, "mismatches", (json_int_t)(r->tally.mismatches + c->list_mismatches),
                         "slot_operations", (json_int_t)(r->tally.allocated + r->tally.freed), "memory_bytes",
                         (json_int_t)c->memory_bytes, "seconds", c->seconds, "waste_mean", r->waste_mean);
-  json_object_set_new(o, "mean_run", r->runs ? json_real((double)r->rows / (double)r->runs) : json_null());
+  json_object_set_new(o, "short_step", r->fits ? json_null() : json_integer(r->short_step));
+  json_object_set_new(o, "mean_run", r->fits && r->runs ? json_real((double)r->rows / (double)r->runs) : json_null());
   json_object_set_new(o, "read_seconds", real_or_null(j.read));
   json_object_set_new(o, "moved_bytes", real_or_null(j.moved_bytes));
   json_object_set_new(o, "move_seconds", real_or_null(j.move));
@@ -287,8 +297,8 @@ static json_t *policy_json(const plan *p, uint32_t i) {
   for (uint32_t k = 0; k < p->kernels; k++)
     if (p->kernel[k].policy == i && !p->kernel[k].gpu)
       json_object_set_new(kernels, p->kernel[k].kernel,
-                          json_pack("{s:s,s:f,s:f}", "bound", p->kernel[k].bound, "step_seconds", p->kernel[k].step, "saved_seconds_a_step",
-                                    p->kernel[k].saved_step));
+                          json_pack("{s:s,s:o,s:o}", "bound", p->kernel[k].bound, "step_seconds", real_or_null(p->kernel[k].step),
+                                    "saved_seconds_a_step", real_or_null(p->kernel[k].saved_step)));
   json_object_set_new(o, "kernels", kernels);
   return o;
 }
@@ -407,6 +417,7 @@ kv_status kvsim_whatif(int argc, char **argv, kv_error *err) {
       "Run the recorded schedule (who arrives, hits, allocates and frees, and how much) under other allocation and "
       "defragmentation policies: scatter, capacity, what moving costs, what it saves, after how many steps it has paid.\v"
       "Times saved are those of a kernel at the memory roof: a kernel that something else binds gains less.\n\n"
+      KVSIM_MOVED "\n\n"
       "Examples:\n  kvsim whatif trace.h5\n  kvsim whatif trace.h5 --policy fifo,pages-64,relocate-full --gpu sm_120,h200\n"
       "  kvsim whatif trace.h5 --policy as-recorded --json --no-report\n  kvsim whatif trace.h5 --row-bytes 128 --pool 2M\n",
       NULL, NULL, NULL};

@@ -18,7 +18,7 @@ typedef struct kvs_layout_options {
   int32_t request;      /* a request, or KVS_ALL_REQUESTS for all that run with at least one row */
 } kvs_layout_options;
 
-/* Writes the rows of the request(s) as they are after the replay's current step: `slots` int32, `indptr` uint64
+/* Writes the rows of the request(s) as they are now, after the replay's current step or at a milestone in it: `slots` int32, `indptr` uint64
  * [requests + 1], `request` int32, `tree_slots` int32 (where all of them have a verify block of the same size in this
  * step; the row is then the prefix that the verify kernel saw), attributes pool_rows (slot numbers: first_slot +
  * pool_size), page_size, row_bytes, step, trace, trace_sha256.

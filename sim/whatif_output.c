@@ -104,7 +104,7 @@ static double p_bound(const table *t, uint64_t i) {
 static const column policy_columns[] = {
     {"policies/pool", 'u', "slot", "slots of the pool", p_pool},
     {"policies/page_size", 'w', "slot", "slots a page", p_page},
-    {"policies/fits", 'b', "1", "1: the schedule found room at every step", p_fits},
+    {"policies/fits", 'b', "1", "1: the schedule found room at every step; 0: the row counts up to short_step", p_fits},
     {"policies/short_step", 'w', "1", "step at which no room could be made (0: fits)", p_short},
     {"policies/rows", 'u', "row", "rows of running requests, summed over decode steps", p_rows},
     {"policies/runs", 'u', "1", "runs of neighbouring slots of those rows, summed over decode steps", p_runs},
@@ -163,7 +163,7 @@ static const char *c_verdict(const table *t, uint64_t i) { return judged(t, i).v
 static const column cost_columns[] = {
     {"costs/policy", 'w', "1", "row of /policies", c_policy},
     {"costs/gpu", 'w', "1", "row of /gpus", c_gpu},
-    {"costs/read", 'f', "s", "reading the rows in all decode steps and layers, at the memory's share for their runs", c_read},
+    {"costs/read", 'f', "s", "reading the rows in all decode steps and layers, at the memory's share for their runs; this and the rest NaN: does not fit", c_read},
     {"costs/moved_bytes", 'f', "B", "rows relocated or compacted x row bytes x layers, tails x row bytes x draft layers (each is read and written)", c_bytes},
     {"costs/move", 'f', "s", "time to read and write them at the copy bandwidth", c_move},
     {"costs/recompute", 'f', "s", "refilled tokens x time a token", c_recompute},

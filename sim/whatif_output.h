@@ -24,8 +24,8 @@ typedef struct kvs_priced_gpu {
 typedef struct kvs_kernel_time {
   uint32_t policy, gpu;  /* rows of /policies and /gpus */
   const char *kernel;
-  const char *bound;     /* the resource that sets the time: "dram", or another, which scatter does not touch */
-  double step, saved_step; /* s */
+  const char *bound;     /* the resource that sets the time: "dram", or another, which scatter does not touch; "none": does not fit */
+  double step, saved_step; /* s; NaN where the policy does not fit */
 } kvs_kernel_time;
 
 /* One of several traces of a sweep. */
@@ -64,9 +64,9 @@ typedef struct kvs_whatif_head {
  * /policies, a row a cell: name, summary; pool "slot", page_size, fits, short_step, rows, runs (decode steps summed),
  *   mean_run, oracle_share (runs of the oracle / runs; NaN without one), waste_mean, waste_most, free_mean "slot",
  *   capacity_lost, evicted, refilled, moved, copied, tails, passes, mismatches, list_mismatches, steps, decode_steps,
- *   slot_operations
+ *   slot_operations; where fits is 0, up to short_step
  * /costs, a row a cell and GPU (cell by cell): policy, gpu, read "s", moved_bytes "B", move, recompute, saved, saved_step,
- *   net "s", break_even "step", verdict
+ *   net "s", break_even "step" (all NaN where the policy does not fit), verdict
  * /kernels: policy, gpu, kernel, bound, step, saved_step "s" (none where nobody asked)
  * /series, sampled steps, cell by cell: policy, step, time "us", step_type, running, rows, runs, mean_run, free, waste,
  *   evicted, refilled, moved, copied (so far)

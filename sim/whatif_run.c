@@ -188,14 +188,17 @@ static double paid(const kvs_cell *c, const kvs_prices *p, double *bytes, double
 }
 
 static const char *verdict(const kvs_cell *c, const kvs_cell *base, const kvs_judgement *j, double base_read, double effect) {
-  if (!c->result.fits) return "does not fit";
   if (c->policy->costs_nothing) return "bound";
   if (!base || c == base) return "baseline";
   if (fabs(j->net) < effect * base_read) return "no effect";
   return j->net > 0 ? "do it" : "don't";
 }
 
+/* A schedule that broke off has read less than the others: nothing of it compares. */
+static const kvs_judgement misfit = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, "does not fit"};
+
 kvs_judgement kvs_judge(const kvs_cell *c, const kvs_cell *base, uint32_t cost, const kvs_prices *p) {
+  if (!c->result.fits) return misfit;
   kvs_judgement j = {.read = c->result.read_seconds[cost], .break_even = NAN};
   double b0, m0, r0, before = base ? paid(base, p, &b0, &m0, &r0) : 0, base_read = base ? base->result.read_seconds[cost] : j.read;
   double more = paid(c, p, &j.moved_bytes, &j.move, &j.recompute) - before;

@@ -40,7 +40,7 @@ typedef struct kvs_cells_options {
  * HDF5 in this process. */
 kv_status kvs_cells_run(kvs_cell *cells, uint32_t n, const kvs_cells_options *options, kv_error *err);
 
-/* What a policy costs and buys beside the baseline, over the whole trace, on one GPU. Seconds. */
+/* What a policy costs and buys beside the baseline, over the whole trace, on one GPU. Seconds; all NaN where it does not fit. */
 typedef struct kvs_judgement {
   double read;        /* reading the rows in all decode steps */
   double moved_bytes; /* relocated and compacted rows, all layers, and those of drafts; each is read and written */

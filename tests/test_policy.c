@@ -328,8 +328,11 @@ static void test_judge(void) {
   j = kvs_judge(&c, &base, 0, &p);
   CU_ASSERT_STRING_EQUAL(j.verdict, "don't");
   CU_ASSERT(isnan(j.break_even));
-  c.result.fits = false;
-  CU_ASSERT_STRING_EQUAL(kvs_judge(&c, &base, 0, &p).verdict, "does not fit");
+  c.result.fits = false; /* what it read until it broke off is no saving */
+  c.result.read_seconds[0] = 0;
+  j = kvs_judge(&c, &base, 0, &p);
+  CU_ASSERT_STRING_EQUAL(j.verdict, "does not fit");
+  CU_ASSERT(isnan(j.read) && isnan(j.saved) && isnan(j.saved_step) && isnan(j.net) && isnan(j.break_even) && isnan(j.move));
   CU_ASSERT_STRING_EQUAL(kvs_judge(&base, &base, 0, &p).verdict, "baseline");
 }
 

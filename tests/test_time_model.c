@@ -246,6 +246,15 @@ static void counters_hold_a_ring_together(void) {
   CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 1, KVM_WARM, &t, NULL), KV_OK);
   CU_ASSERT(t.tile > 402 + 300);
   kvm_program_free(&b.role[0].tile);
+  /* Three tiles ahead, and both want the one matrix pipe of a scheduler: 60 products of 8 cycles take turns,
+   * then the consumer computes. No tile counts that had the pipe alone, since the producer was done. */
+  kvm_program_free(&b.role[1].tile);
+  b.role[0].tile = program("await.1/4-12 mma*30 post.0");
+  b.role[1].tile = program("await.0/4 mma*30 alu*200 post.1");
+  b.role[0].warps = b.role[1].warps = 4;
+  CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 1, KVM_WARM, &t, NULL), KV_OK);
+  CU_ASSERT(t.tile > 650 && t.tile < 60 * 8 + 200 + 20);
+  kvm_program_free(&b.role[0].tile);
   b.role[0].tile = program("alu"); /* nobody counts */
   CU_ASSERT_EQUAL(kvm_sm_run(&round_sm, &b, 1, KVM_WARM, &t, NULL), KV_ERR_INPUT);
   kvm_block_free(&b);

@@ -124,6 +124,30 @@ static void paths_follow_the_hints(void) {
                   0);
 }
 
+static void bank_conflicts_are_told(void) {
+  char hints[2000];
+  kv_status st;
+  write_kernel();
+  listing_file = fopen(kv_tmp("kernel.sass"), "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(listing_file);
+  address = 0;
+  (void)fputs(".text._Z4minev:\n", listing_file);
+  label(".L_x_6");
+  listed(8, "LDSM.16.M88.4 R4, [R2]", 4, 7, 0);
+  listed(0, "LDSM.16.M88.4 R8, [R2+0x80]", 4, 7, 0);
+  listed(9, "STS [R2], R1", 4, 7, 0);
+  listed(0, "HMMA.16816.F32.BF16 R8, R4, R6, R8", 6, 7, 0);
+  listed(6, "@P5 BRA `(.L_x_6)", 5, 7, 0);
+  listed(0, "EXIT", 5, 7, 0);
+  (void)fclose(listing_file);
+  (void)snprintf(hints, sizeof hints,
+                 "%s[warps all]\ncount = 2\nclash = 1,2 wait(full)\nclash = 4 multiply()\n", head);
+  char *text = walked(hints, &st, NULL);
+  CU_ASSERT_EQUAL(st, KV_OK);
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "ldsm4:4 ldsm4#2:4 sts4#4:4 mma:6"));
+  free(text);
+}
+
 static void rare_paths_and_early_ends_are_taken_when_told(void) {
   char hints[2000];
   kv_status st;
@@ -227,6 +251,8 @@ static void shares_bind_on_average(void) {
   CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "cp16.row commit group*3", KVM_WARM), 128, 1e-6);
   sm.copy_bytes = 8;
   CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "cp16.row commit group*3", KVM_COLD), 512, 1e-6);
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "cp16.row#6 commit group*3", KVM_COLD), 768,
+                         1e-6); /* 6 passes for 4 */
   CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 8, "ldg16.row>a alu<a", KVM_WARM),
                          tile_of(&base, 8, "ldg16.row>a alu<a", KVM_WARM), 64);
 }
@@ -235,6 +261,7 @@ void suite_time_walk(void) {
   static const kv_test_case cases[] = {{"paths", paths_follow_the_hints},
                                        {"rare paths", rare_paths_and_early_ends_are_taken_when_told},
                                        {"open ends", what_the_hints_leave_open_is_named},
+                                       {"bank conflicts", bank_conflicts_are_told},
                                        {"branches", branches_and_asking_cost_what_they_cost},
                                        {"hops", arrivals_hop},
                                        {"shares", shares_bind_on_average},

@@ -3,11 +3,13 @@
 #include <dirent.h>
 #include <hdf5.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "kv_h5.h"
 #include "kv_test.h"
 #include "trace_fixture.h"
 
@@ -163,6 +165,79 @@ static double number_at(const char *path, const char *name, uint64_t row) {
   return v;
 }
 
+static bool is_null(const json_t *policy, const char *name) {
+  const json_t *v = json_object_get(policy, name);
+  return v && json_is_null(v);
+}
+
+/* What broke off has read little: that is no saving, in no output. */
+static void a_misfit_saves_nothing(void) {
+  char args[2048], *out = NULL;
+  const char *sample = kv_source("traces/samples/vllm_eagle.h5");
+  static const char *const figures[] = {"read_seconds", "saved_seconds", "saved_seconds_a_step", "net_seconds", "break_even_steps",
+                                        "move_seconds", "mean_run"};
+  (void)snprintf(args, sizeof args, "whatif '%s' --pool 17 --policy vllm --json --no-report -o misfit.h5", sample);
+  json_t *j = json_of(args);
+  const json_t *vllm = policy_of(j, "vllm");
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(vllm, "verdict")), "does not fit");
+  for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) CU_ASSERT_TRUE(is_null(vllm, figures[i]));
+  CU_ASSERT_EQUAL(whole(vllm, "short_step"), 1);
+  CU_ASSERT_TRUE(is_null(json_object_get(json_object_get(vllm, "kernels"), "split_verify"), "saved_seconds_a_step"));
+  CU_ASSERT_FALSE(is_null(policy_of(j, "as-recorded"), "read_seconds"));
+  json_decref(j);
+  CU_ASSERT_TRUE(number_at(kv_tmp("misfit.h5"), "costs/read", 0) > 0);
+  CU_ASSERT_TRUE(isnan(number_at(kv_tmp("misfit.h5"), "costs/saved", 1)) && isnan(number_at(kv_tmp("misfit.h5"), "costs/net", 1)));
+  (void)snprintf(args, sizeof args, "whatif '%s' --pool 17 --policy vllm --no-report -o misfit.h5", sample);
+  CU_ASSERT_EQUAL(run(&out, args), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "-  does not fit (step 1)"));
+  free(out);
+  /* of three simulations one is the baseline, one the bound: one is a choice */
+  (void)snprintf(args, sizeof args, "sweep '%s' --pool 1 --policy fifo,oracle --no-report -o misfits.h5", sample);
+  CU_ASSERT_EQUAL(run(&out, args), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "-   does not fit"));
+  free(out);
+  char verdict[512] = "";
+  hid_t f = H5Fopen(kv_tmp("misfits.h5"), H5F_ACC_RDONLY, H5P_DEFAULT);
+  CU_ASSERT_EQUAL(kv_h5_get_str(f, "verdict", verdict, sizeof verdict, NULL), KV_OK);
+  H5Fclose(f);
+  CU_ASSERT_EQUAL(strncmp(verdict, "0 of 1 combinations", 19), 0);
+}
+
+/* What an interrupted sweep kept is never taken for another's, nor thrown away unasked. */
+static void sweep_of_other_settings(void) {
+  char *out = NULL;
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && mkdir -p o.h5", kv_tmp(".")), 0);
+  CU_ASSERT_NOT_EQUAL(run(NULL, "sweep w.h5 --policy fifo,compact --layers 3 -q -o o.h5"), 0);
+  CU_ASSERT_EQUAL(kv_run(&out, NULL, "cd '%s' && rmdir o.h5 && cksum <o.h5.unfinished", kv_tmp(".")), 0);
+  expect("sweep w.h5 --policy fifo,vllm --layers 3 -q -o o.h5", 2,
+         "o.h5.unfinished: holds 3 simulations of a sweep that was not finished, with other settings (--policy as-recorded,fifo,compact)");
+  expect("sweep w.h5 --policy fifo,compact --pool 60k -q -o o.h5", 2, "(another --pool, --layers 3); give that command again");
+  char *after = NULL;
+  CU_ASSERT_EQUAL(kv_run(&after, NULL, "cksum <'%s'", kv_tmp("o.h5.unfinished")), 0);
+  CU_ASSERT_STRING_EQUAL(out, after);
+  free(out);
+  free(after);
+  CU_ASSERT_EQUAL(run(&out, "sweep w.h5 --policy fifo,vllm --layers 3 --no-report --restart -o o.h5"), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "3 simulations (0 kept from before)"));
+  free(out);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && ls o.h5.unfinished", kv_tmp(".")), 2);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && echo something else >o.h5.unfinished", kv_tmp(".")), 0);
+  expect("sweep w.h5 --policy fifo -q -o o.h5", 2, "is not what this kvsim keeps");
+}
+
+/* A trace that breaks off the sweep before anything is done leaves nothing to go on from. */
+static void sweep_of_a_faulty_trace(void) {
+  static const fx e[] = {FX_STEP(1), FX_ARRIVE(0, 4, 0), FX_START(0, 0, 0), FX_CALL(4, 1, 1), FX_EXTEND(0, 0, 1, 4, 1, 2, 3, 4),
+                         FX_FREE(0, KVT_FREE_TAIL, -1, 4, 1, 2, 3, 4), FX_FREE(0, KVT_FREE_TAIL, -1, 4, 1, 2, 3, 4)};
+  const kvt_info info = fx_info(KVT_ALLOC_TOKEN, 8, 1);
+  CU_ASSERT_EQUAL_FATAL(fx_write(kv_tmp("faulty.h5"), &info, e, sizeof e / sizeof *e, NULL), KV_OK);
+  expect("sweep faulty.h5 -q -o f.h5", 3, "faulty.h5");
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && ls f.h5*", kv_tmp(".")), 2);
+  /* what a good trace before it gave stays */
+  expect("sweep w.h5 faulty.h5 --policy fifo -q -o f.h5", 3, "faulty.h5");
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && ls f.h5.unfinished", kv_tmp(".")), 0);
+}
+
 /* Several traces: each is held against its own recording, and comes out as in a sweep of its own. */
 static void sweep_of_traces(void) {
   const char *both = kv_tmp("t12.h5"), *second = kv_tmp("t2.h5");
@@ -212,6 +287,8 @@ static void sweep(void) {
   expect("diff s1.h5 s2.h5", 0, "");
   expect("sweep w.h5 --policy best", 2, "known are");
   sweep_of_traces();
+  sweep_of_other_settings();
+  sweep_of_a_faulty_trace();
   expect("sweep w.h5 --gpu abacus", 2, "abacus");
 }
 
@@ -238,6 +315,7 @@ void suite_whatif_cli(void) {
                                        {"a simulation written as a trace", reproduces},
                                        {"synth and diff", synth_and_diff},
                                        {"sweep goes on", sweep},
+                                       {"a policy that does not fit", a_misfit_saves_nothing},
                                        {"usage", usage},
                                        {NULL, NULL}};
   kv_suite("whatif_cli", cases);

@@ -56,7 +56,11 @@ split() { # NAME DESCRIPTION UNITS OWNERS OTHERS
   drop=
   if [ "$4" = 0 ]; then drop="$drop;/^;owners/,/^;end/d"; fi
   if [ "$5" = 0 ]; then drop="$drop;/^;others/,/^;end/d"; fi
-  program split_verify "sv_kernelILi${3}ELi0E" "$1_$3" "s/@NAME@/$1/g; s/@DESCRIPTION@/$2/; s/@UNITS@/$3/g
+  clash=1
+  while [ "$clash" -lt 8 ] && [ $(($3 % (2 * clash))) = 0 ]; do clash=$((2 * clash)); done
+  clashes=1 # the first of a tile in the order of the machine code: a row's, three of weights, the other rows'
+  if [ "$3" = 6 ]; then clashes=1,2,2,2,1,1,1,1,1,1,1; fi
+  program split_verify "sv_kernelILi${3}ELi0E" "$1_$3" "s/@NAME@/$1/g; s/@DESCRIPTION@/$2/; s/@UNITS@/$3/g; s/@CLASH@/$clash/; s/@CLASHES@/$clashes/
     s/@OWNERS@/$4/; s/@OTHERS@/$5/; s/@TURNS@/$((($3 + 1) / 2))/; s/@SHARED@/$(smem "$3")/$drop" split "$work/merges"
 }
 listing split_verify
