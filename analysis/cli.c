@@ -66,6 +66,11 @@ bool kv_cli_same_file(const char *a, const char *b) {
   return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+kv_status kv_cli_not_input(const char *output, const char *input, const char *what, kv_error *err) {
+  if (!output || !input || !kv_cli_same_file(output, input)) return KV_OK;
+  return kv_fail(err, KV_ERR_USAGE, "--output: is the %s itself (%s); name another file", what, input);
+}
+
 static bool there(const char *root, const char *relative, char *path, size_t size) {
   int n = snprintf(path, size, "%s/%s", root, relative);
   return n > 0 && (size_t)n < size && access(path, R_OK) == 0;

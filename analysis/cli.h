@@ -23,6 +23,9 @@ kv_status kv_cli_share(const char *relative, char *path, size_t size, kv_error *
  * input. */
 bool kv_cli_same_file(const char *a, const char *b);
 
+/* KV_ERR_USAGE "--output: is the WHAT itself" where both name the same file; either may be NULL. */
+kv_status kv_cli_not_input(const char *output, const char *input, const char *what, kv_error *err);
+
 /* "12k", "4M", "2Gi", "131072" -> number. k, M, G are powers of 1000; Ki, Mi, Gi of 1024. */
 kv_status kv_cli_count(const char *text, const char *option, uint64_t low, uint64_t high, uint64_t *value,
                        kv_error *err);

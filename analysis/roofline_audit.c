@@ -163,6 +163,8 @@ static kv_status usable(const audit_options *o, kv_error *err) {
   if (o->diff && o->files != 2) return kv_fail(err, KV_ERR_USAGE, "--diff compares exactly two files, folders or wheels");
   if (o->diff && (o->output || o->source || o->list || o->check))
     return kv_fail(err, KV_ERR_USAGE, "--diff goes with --gpu and --json only");
+  for (size_t i = 0; i < o->files; i++)
+    if (kv_cli_not_input(o->output, o->file[i], "audited file", err)) return KV_ERR_USAGE;
   if (o->check && !o->gpu) return kv_fail(err, KV_ERR_USAGE, "--check needs --gpu");
   if (o->source && o->json) return kv_fail(err, KV_ERR_USAGE, "--source has no JSON form; leave out --json");
   if (o->sass && !o->kernels) return kv_fail(err, KV_ERR_USAGE, "--sass needs --kernels: it disassembles only those");

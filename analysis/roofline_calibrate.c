@@ -406,6 +406,8 @@ static kv_status run(int argc, char **argv, kv_error *err) {
     print_list();
     return KV_OK;
   }
+  if (!st && !o.dry_run) st = kv_cli_not_input(o.out, o.from, "dataset of --from", err);
+  if (!st && !o.dry_run) st = kv_cli_not_input(o.out, o.layout, "layout", err);
   if (!st && o.layout) st = kva_layout_read(o.layout, &layout, err);
   if (!st && o.dry_run) {
     for (size_t i = 0; i < kvk_ceiling_count(); i++)

@@ -97,7 +97,9 @@ static kv_status compare(const options *o, const char *command, kv_error *err) {
   kva_comparison c;
   if (o->files != 2)
     return kv_fail(err, KV_ERR_USAGE, "two datasets are needed: roofline compare BEFORE.h5 AFTER.h5");
-  kv_status st = kva_compare(o->file[0], o->file[1], &c, err);
+  kv_status st = KV_OK;
+  for (int i = 0; !st && i < 2; i++) st = kv_cli_not_input(o->output, o->file[i], "dataset", err);
+  if (!st) st = kva_compare(o->file[0], o->file[1], &c, err);
   if (st) return st;
   if (o->json) st = print_json(&c, err);
   else print_table(o, &c);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli.h"
 #include "gains.h"
@@ -70,33 +71,63 @@ static const struct argp_option option_table[] = {
 
 static int measured_name(const struct dirent *e) {
   size_t n = strlen(e->d_name);
-  return n > 4 && (!strcmp(e->d_name + n - 4, ".tsv") ||
-                   (!strcmp(e->d_name + n - 3, ".h5") && !strstr(e->d_name, "-ceilings.h5")));
+  return (n > 4 && !strcmp(e->d_name + n - 4, ".tsv")) ||
+         (n > 3 && !strcmp(e->d_name + n - 3, ".h5") && !strstr(e->d_name, "-ceilings.h5"));
 }
 
-static kv_status default_files(char path[MAX_FILES][4352], options *o, kv_error *err) {
-  char folder[4096];
+/* Text of each file that a folder gave; the arguments' own are the caller's. */
+typedef char names_of_files[MAX_FILES][4352];
+
+static kv_status add_folder(const char *folder, names_of_files path, options *o, kv_error *err) {
   struct dirent **names = NULL;
-  kv_status st = kv_cli_share("models/measured", folder, sizeof folder, err);
-  if (st) return st;
+  kv_status st = KV_OK;
   int n = scandir(folder, &names, measured_name, alphasort);
   if (n < 0) return kv_fail(err, KV_ERR_IO, "%s: cannot be listed", folder);
   for (int i = 0; i < n; i++) {
-    if (o->files < MAX_FILES) {
-      (void)snprintf(path[o->files], sizeof path[0], "%s/%.250s", folder, names[i]->d_name);
+    if (o->files == MAX_FILES) st = kv_fail(err, KV_ERR_USAGE, "more than %d files", (int)MAX_FILES);
+    else {
+      (void)snprintf(path[o->files], sizeof path[0], "%.4090s/%.250s", folder, names[i]->d_name);
       o->file[o->files] = path[o->files];
       o->files++;
     }
     free(names[i]);
   }
   free(names);
-  return KV_OK;
+  if (!st && !n)
+    st = kv_fail(err, KV_ERR_INPUT, "%s: a folder without a measured file (.tsv, .h5 but *-ceilings.h5)", folder);
+  return st;
 }
 
-static void drop_short(kva_readings *m, uint64_t least) {
+/* Arguments that are folders give their files; without an argument models/measured does. */
+static kv_status list_files(names_of_files path, options *o, kv_error *err) {
+  char folder[4096];
+  const char *given[MAX_FILES];
+  const size_t n = o->files;
+  struct stat about;
+  memcpy(given, o->file, sizeof given);
+  o->files = 0;
+  kv_status st = n ? KV_OK : kv_cli_share("models/measured", folder, sizeof folder, err);
+  if (!st && !n) st = add_folder(folder, path, o, err);
+  for (size_t i = 0; !st && i < n; i++) {
+    if (!stat(given[i], &about) && S_ISDIR(about.st_mode)) st = add_folder(given[i], path, o, err);
+    else if (o->files == MAX_FILES) st = kv_fail(err, KV_ERR_USAGE, "more than %d files", (int)MAX_FILES);
+    else o->file[o->files++] = given[i];
+  }
+  for (size_t i = 0; !st && i < o->files; i++) {
+    st = kv_cli_not_input(o->output, o->file[i], "measurement", err);
+    for (size_t k = 0; !st && k < i; k++)
+      if (kv_cli_same_file(o->file[k], o->file[i]))
+        st = kv_fail(err, KV_ERR_USAGE, "%s: given twice (%s), its points would count twice", o->file[i], o->file[k]);
+  }
+  return st ? st : kv_cli_not_input(o->output, o->calibration, "calibration", err);
+}
+
+static void drop_short(kva_readings *m, uint64_t least, uint64_t *longest) {
   size_t kept = 0;
-  for (size_t i = 0; i < m->n; i++)
+  for (size_t i = 0; i < m->n; i++) {
+    if (m->sample[i].problem.longest > *longest) *longest = m->sample[i].problem.longest;
     if (m->sample[i].problem.longest >= least) m->sample[kept++] = m->sample[i];
+  }
   m->n = kept;
 }
 
@@ -275,23 +306,29 @@ static kv_status judge(const options *o, const kva_score *all, const kva_gain *g
 }
 
 static kv_status validate_all(options *o, const char *command, kv_error *err) {
-  static char path[MAX_FILES][4352];
+  static names_of_files path;
+  uint64_t longest = 0;
+  size_t kept = 0;
   char calibration[400] = "none: published values (models/gpus, models/pipes)";
   kva_readings *m = calloc(MAX_FILES, sizeof *m);
   kva_score score[KVA_MAX_SCORES];
   kvm_gpus gpus = {0};
   roofline_model model = {0};
   kv_status st = m ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  if (!st && !o->files) st = default_files(path, o, err);
+  if (!st) st = list_files(path, o, err);
   if (!st) st = roofline_gpus(&gpus, err);
   if (!st) st = roofline_model_load(NULL, &model, err);
   for (size_t i = 0; !st && i < o->files; i++) {
     st = kva_readings_load(o->file[i], &m[i], err);
-    if (!st) drop_short(&m[i], o->least);
+    if (!st) drop_short(&m[i], o->least, &longest);
+    kept += m[i].n;
     if (!st) st = validate_one(&m[i], &gpus, o, &model, err);
     if (!st && model.calibrated.values)
       (void)snprintf(calibration, sizeof calibration, "%s", model.calibrated.source);
   }
+  if (!st && o->least > longest && !kept)
+    st = kv_fail(err, KV_ERR_INPUT, "--from %llu: no point is that long; the longest prefix is %llu",
+                 (unsigned long long)o->least, (unsigned long long)longest);
   size_t n = st ? 0 : kva_scores(m, o->files, score), gains = st ? 0 : kva_gains(m, o->files, NULL, 0);
   kva_gain *gain = calloc(gains + 1, sizeof *gain);
   if (!st && !gain) st = kv_fail(err, KV_ERR_MEMORY, "out of memory");
@@ -318,10 +355,10 @@ int roofline_validate(int argc, char **argv) {
   static options o;
   static const struct argp parser = {.options = option_table,
                                      .parser = parse_option,
-                                     .args_doc = "[FILE...]",
+                                     .args_doc = "[FILE|FOLDER...]",
                                      .doc =
                                          "The model against measured points: kvmeasured-1 text or roofline-1 "
-                                         "datasets; without a file all of "
+                                         "datasets, or folders of them; without a file all of "
                                          "models/measured.\vExamples:\n  roofline validate\n  roofline "
                                          "validate --mape 12% --worst 30% my.tsv -o v.h5\n"};
   kv_error err = {KV_OK, ""};

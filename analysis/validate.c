@@ -60,31 +60,54 @@ static bool time_cell(const char *text, double *seconds) {
   return end > text && !*end && *seconds > 0 && isfinite(*seconds);
 }
 
-static bool count_cell(const char *text, unsigned long long most, unsigned long long *v) {
+/* What does not fit into 64 bits is ULLONG_MAX, beyond every range. */
+static bool count_cell(const char *text, unsigned long long *v) {
   char *end;
-  errno = 0;
   *v = strtoull(text, &end, 10);
-  return !errno && end > text && !*end && text[0] != '-' && *v <= most;
+  return end > text && !*end && text[0] != '-';
+}
+
+/* Where rows may lie: what a score or a prediction tells apart. Words after a comma say how it was run. */
+static bool known_layout(const char *name) {
+  static const char *const known[] = {"contiguous", "random", "recorded", "layout", "aliased", "resident"};
+  const size_t n = strcspn(name, ",");
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strlen(known[i]) == n && !strncmp(known[i], name, n)) return true;
+  return false;
+}
+
+/* What is wrong with a point, or NULL. */
+static const char *nonsense(const kva_reading *s) {
+  if (!known_layout(s->layout))
+    return "its layout is none of contiguous, random, recorded, layout, aliased, resident (words after a comma are free)";
+  if (s->low > s->measured || s->measured > s->high || s->low > s->high)
+    return "its times are not low <= median <= high";
+  if (!(s->problem.longest > 0)) return "its prefix is 0: nothing is read";
+  return NULL;
 }
 
 static kv_status take_row(kva_readings *m, char *line, int number, kv_error *err) {
   char *cell[COLUMNS + 1];
   kva_reading *s = &m->sample[m->n];
-  unsigned long long heads, queries, batch, prefix, row;
+  unsigned long long count[5] = {0};
   if (split(line, cell) != COLUMNS)
     return kv_fail(err, KV_ERR_INPUT, "%s: line %d: not %d cells, tab between", m->path, number,
                    (int)COLUMNS);
-  if (!count_cell(cell[1], 4096, &heads) || !count_cell(cell[2], 4096, &queries) ||
-      !count_cell(cell[3], 65536, &batch) || !count_cell(cell[4], KVM_MAX_PREFIX, &prefix) ||
-      !count_cell(cell[5], 65536, &row))
-    return kv_fail(err, KV_ERR_INPUT, "%s: line %d: heads, queries, batch, prefix or row_bytes is no number",
-                   m->path, number);
-  s->problem = kvm_verify_default(prefix);
-  s->problem.heads = (uint32_t)heads;
-  s->problem.queries = (uint32_t)queries;
-  s->problem.batch = (uint32_t)batch;
-  s->problem.row_bytes = (uint32_t)row;
-  kvm_verify_uniform(&s->problem, prefix);
+  for (int c = 0; c < 5; c++) {
+    static const unsigned long long most[5] = {4096, 4096, 65536, KVM_MAX_PREFIX, 65536};
+    if (!count_cell(cell[c + 1], &count[c]))
+      return kv_fail(err, KV_ERR_INPUT, "%s: line %d: %s: '%.40s' is no whole number", m->path, number, columns[c + 1],
+                     cell[c + 1]);
+    if (count[c] > most[c])
+      return kv_fail(err, KV_ERR_INPUT, "%s: line %d: %s: %.40s is out of range (0 to %llu)", m->path, number,
+                     columns[c + 1], cell[c + 1], most[c]);
+  }
+  s->problem = kvm_verify_default(count[3]);
+  s->problem.heads = (uint32_t)count[0];
+  s->problem.queries = (uint32_t)count[1];
+  s->problem.batch = (uint32_t)count[2];
+  s->problem.row_bytes = (uint32_t)count[4];
+  kvm_verify_uniform(&s->problem, count[3]);
   kv_error inner;
   if (kvm_verify_check(&s->problem, &inner))
     return kv_fail(err, KV_ERR_INPUT, "%s: line %d: %.300s", m->path, number, inner.text);
@@ -93,6 +116,7 @@ static kv_status take_row(kva_readings *m, char *line, int number, kv_error *err
   if (!time_cell(cell[7], &s->measured) || isnan(s->measured) || !time_cell(cell[8], &s->low) ||
       !time_cell(cell[9], &s->high))
     return kv_fail(err, KV_ERR_INPUT, "%s: line %d: a time is no positive number", m->path, number);
+  if (nonsense(s)) return kv_fail(err, KV_ERR_INPUT, "%s: line %d: %s", m->path, number, nonsense(s));
   s->predicted = s->predicted_low = s->predicted_high = NAN;
   m->n++;
   return KV_OK;
@@ -175,6 +199,9 @@ static kv_status take_points(kva_readings *m, uint64_t n, double *const v[D_COLU
     kv_error inner;
     if (kvm_verify_check(&s->problem, &inner))
       return kv_fail(err, KV_ERR_INPUT, "%s: point %llu: %.300s", m->path, (unsigned long long)i, inner.text);
+    if (nonsense(s))
+      return kv_fail(err, KV_ERR_INPUT, "%s: point %llu (%s): %s", m->path, (unsigned long long)i, s->kernel,
+                     nonsense(s));
     m->n++;
   }
   return KV_OK;

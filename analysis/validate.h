@@ -3,8 +3,9 @@
  *
  * Measured points come from text (kvmeasured-1, models/measured/), from roofline-1 datasets whose points
  * were measured, or from the controls of a self-test (kvplanted-1: kernels planted_NAME). Text: lines `# key: value` (format, gpu, device, status, what, how), a line of column names,
- * then tab-separated rows: kernel, heads, queries, batch, prefix, row_bytes, layout (contiguous, random,
- * aliased, resident, or another word), and median_us, low_us, high_us (`-`: not known). `aliased`: every slot
+ * then tab-separated rows: kernel, heads, queries, batch, prefix (above 0), row_bytes, layout (contiguous, random,
+ * recorded, layout, aliased, resident; after a comma, how it was run), and median_us, low_us <= median_us,
+ * high_us >= median_us (`-`: not known). `aliased`: every slot
  * replaced by slot mod 64, the L2 flushed before, so that slot numbers still come from memory; `resident`:
  * the same, warm.
  */

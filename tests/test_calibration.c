@@ -278,6 +278,8 @@ static void a_dataset_is_taken_up_again(void) {
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && '%s' report new.h5 -o again -q && cmp again/new.pdf new-report/new.pdf", kv_tmp("."), program), 0);
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && '%s' calibrate --from old.h5 -o bar.h5 -q --no-report --require dram=1e13", kv_tmp("."), program), 1);
   CU_ASSERT_NOT_EQUAL(kv_run(NULL, NULL, "ls '%s'", kv_tmp("bar-report")), 0);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && cp old.h5 same.h5 && '%s' calibrate --from old.h5 -o ./old.h5 -q", kv_tmp("."), program), 2);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && cmp old.h5 same.h5", kv_tmp(".")), 0);
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && '%s' calibrate --from absent.h5 -o x.h5 -q", kv_tmp("."), program), 5);
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && '%s' calibrate --from '%s' -o x.h5 -q", kv_tmp("."), program,
                          kv_source("traces/samples/single_long_eagle.h5")), 3);

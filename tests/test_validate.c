@@ -28,7 +28,7 @@ static void text_is_read(void) {
   char text[2000];
   kva_readings m;
   (void)snprintf(text, sizeof text,
-                 "%sk\t16\t7\t2\t5000\t576\trandom\t12.5\t12\t14\nk\t8\t9\t1\t0\t1152\tresident\t3\t-\t-\n",
+                 "%sk\t16\t7\t2\t5000\t576\trandom\t12.5\t12\t14\nk\t8\t9\t1\t64\t1152\tresident, warm\t3\t-\t-\n",
                  header);
   CU_ASSERT_EQUAL_FATAL(load_text(text, &m, NULL), KV_OK);
   CU_ASSERT(m.n == 2 && !strcmp(m.gpu, "h200_sxm") && !strcmp(m.status, "measured: X"));
@@ -40,6 +40,60 @@ static void text_is_read(void) {
   CU_ASSERT_DOUBLE_EQUAL(s->high, 14e-6, 1e-15);
   CU_ASSERT(isnan(m.sample[1].low) && isnan(s->predicted));
   kva_readings_free(&m);
+}
+
+/* Points that nobody can have measured, and what is said of them. */
+static void nonsense_is_refused_with_its_place(void) {
+  static const struct {
+    const char *row, *says;
+  } bad[] = {{"k\t8\t9\t1\t4096\t1152\tsideways\t12\t-\t-\n", "layout is none of"},
+             {"k\t8\t9\t1\t4096\t1152\tresident2\t12\t-\t-\n", "layout is none of"},
+             {"k\t8\t9\t1\t4096\t1152\trandom\t12\t13\t14\n", "low <= median <= high"},
+             {"k\t8\t9\t1\t4096\t1152\trandom\t12\t-\t11\n", "low <= median <= high"},
+             {"k\t8\t9\t1\t0\t1152\trandom\t12\t-\t-\n", "prefix is 0"},
+             {"k\t100000000\t9\t1\t4096\t1152\trandom\t12\t-\t-\n", "heads: 100000000 is out of range (0 to 4096)"},
+             {"k\t8\t9\t1\t99999999999999999999999\t1152\trandom\t12\t-\t-\n", "prefix: 9999"},
+             {"k\t8\tx\t1\t4096\t1152\trandom\t12\t-\t-\n", "queries: 'x' is no whole number"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    char text[2000];
+    kva_readings m;
+    kv_error err = {KV_OK, ""};
+    (void)snprintf(text, sizeof text, "%s%s", header, bad[i].row);
+    CU_ASSERT_EQUAL(load_text(text, &m, &err), KV_ERR_INPUT);
+    CU_ASSERT(strstr(err.text, "m.tsv: line 5") && strstr(err.text, bad[i].says));
+  }
+}
+
+static int validate(const char *args, char **err) {
+  return kv_run(NULL, err, "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s validate %s", kv_tmp(""), kv_program("roofline"),
+                args);
+}
+
+static void expect(const char *args, int status, const char *says) {
+  char *err;
+  CU_ASSERT_EQUAL(validate(args, &err), status);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err, says));
+  if (!strstr(err, says)) printf("validate %s: %s", args, err);
+  free(err);
+}
+
+/* What is read is never written over, nor counted twice; a folder gives its files. */
+static void files_are_inputs_once(void) {
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd %s && rm -rf folder empty && mkdir folder empty && cp '%s' folder/m.h5 && cp '%s' cc.h5 && cp '%s' t.tsv && ln -sf t.tsv l.tsv", kv_tmp(""),
+                         kv_source("models/measured/h200-held-out-1.h5"), kv_source("models/measured/h200-ceilings.h5"),
+                         kv_source("models/measured/sglang_extend_h200.tsv")), 0);
+  expect("-q -o folder/m.h5 ./folder/m.h5", 2, "--output: is the measurement itself");
+  expect("-q -o t.tsv l.tsv", 2, "--output: is the measurement itself");
+  expect("-q -o folder/m.h5 folder", 2, "--output: is the measurement itself");
+  expect("-q -o cc.h5 --calibration cc.h5 t.tsv", 2, "--output: is the calibration itself");
+  expect("t.tsv folder ./l.tsv", 2, "given twice");
+  expect("--from 9999999 t.tsv", 3, "no point is that long; the longest prefix is");
+  expect("empty", 3, "empty: a folder without a measured file");
+  expect("-q folder", 0, "");
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd %s && cmp t.tsv '%s' && cmp folder/m.h5 '%s' && cmp cc.h5 '%s'", kv_tmp(""),
+                         kv_source("models/measured/sglang_extend_h200.tsv"),
+                         kv_source("models/measured/h200-held-out-1.h5"), kv_source("models/measured/h200-ceilings.h5")),
+                  0);
 }
 
 static void bad_text_is_refused(void) {
@@ -348,6 +402,8 @@ static void launches_layouts_and_counters_take_part(void) {
 void suite_validate(void) {
   static const kv_test_case cases[] = {{"text", text_is_read},
                                        {"bad text", bad_text_is_refused},
+                                       {"nonsense", nonsense_is_refused_with_its_place},
+                                       {"files", files_are_inputs_once},
                                        {"scores", scores_are_what_they_say},
                                        {"bars", the_model_keeps_its_bars},
                                        {"our kernels", our_kernels_keep_the_bar},
