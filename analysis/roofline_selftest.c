@@ -68,10 +68,6 @@ static const struct argp_option option_table[] = {
 
 /* ---- results ---- */
 
-static const char *name_of(kvm_cause c) {
-  return c < KVM_CAUSES ? kvm_cause_name(c) : "-";
-}
-
 static void print_one(const kva_named *v) {
   const double *t = v->a.t;
   char share[16] = "-", gains[40] = "-";
@@ -80,16 +76,32 @@ static void print_one(const kva_named *v) {
     (void)snprintf(gains, sizeof gains, "%.2f / %.2f", v->gain, v->realised);
   }
   printf("%-15s %-15s %-15s %8s %12s %10.1f %10.1f %10.1f %10.1f %10.1f %10.1f %7.2f\n", v->row->kernel,
-         v->row->cause[0] ? v->row->cause : "none", v->worst > 1.1 ? name_of(v->a.largest) : "none", share,
+         v->row->cause[0] ? v->row->cause : "-", kva_named_cause(v), share,
          gains, t[0] * 1e6, t[2] * 1e6, t[4] * 1e6, t[5] * 1e6, t[6] * 1e6, t[7] * 1e6, v->worst);
 }
 
-static void print_table(const kva_planted *p, const kva_named *named, size_t n, const char *calibration) {
+/* A rung below the one before it: the ladder of that kernel is no ladder. */
+static void print_fall(const kva_named *v) {
+  const double *t = v->a.t;
+  for (int i = 5; i < 7; i++)
+    if (t[i + 1] < t[i])
+      printf("%s: the ladder falls, T%d %.1f us < T%d %.1f us: %s\n", v->row->kernel, i + 1, t[i + 1] * 1e6, i,
+             t[i] * 1e6,
+             v->a.inconsistent && i == 5 ? "a ceiling or an experiment is wrong" : "within what repeats differ by");
+}
+
+static void print_table(const kva_planted *p, const kva_named *named, size_t n, const roofline_model *model,
+                        bool given) {
   char status[320];
-  printf("%s\nceilings: %s\n\n", kva_bench_status(&p->origin, status, sizeof status), calibration);
+  printf("%s\nceilings: %s\ncalibration: %s%s\n\n", kva_bench_status(&p->origin, status, sizeof status),
+         model->calibrated.source, model->calibration,
+         given ? "" : " (the first of this GPU in models/measured; --calibration gives another)");
   printf("%-15s %-15s %-15s %8s %12s %10s %10s %10s %10s %10s %10s %7s\n", "kernel", "planted", "named",
          "share", "gain, real", "T0 us", "T2", "T4", "T5", "T6", "T7", "worst");
   for (size_t i = 0; i < n; i++) print_one(&named[i]);
+  for (size_t i = 0; i < n; i++) print_fall(&named[i]);
+  printf("planted -: nothing; controls, and kernels for the gains of more stages and splits (stages_*, few_blocks_*), "
+         "which roofline validate judges\n");
   for (size_t i = 0; i < p->rows; i++) {
     const kva_plant_row *r = &p->row[i];
     if (r->experiment != KVA_PLANT_EAGER && r->experiment != KVA_PLANT_REPLICATED) continue;
@@ -103,7 +115,7 @@ static json_t *number(double v) {
   return isfinite(v) ? json_real(v) : json_null();
 }
 
-static kv_status print_json(const kva_planted *p, const kva_named *named, size_t n, const char *calibration,
+static kv_status print_json(const kva_planted *p, const kva_named *named, size_t n, const roofline_model *model,
                             kv_error *err) {
   json_t *list = json_array();
   char status[320];
@@ -113,13 +125,13 @@ static kv_status print_json(const kva_planted *p, const kva_named *named, size_t
     for (int k = 0; k < 8; k++) (void)json_array_append_new(ladder, number(v->a.t[k]));
     (void)json_array_append_new(
         list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s}", "kernel", v->row->kernel,
-                        "control", v->row->control, "planted", v->row->cause, "named", name_of(v->a.largest),
+                        "control", v->row->control, "planted", v->row->cause, "named", kva_named_cause(v),
                         "share", number(v->share), "gain", number(v->gain), "realised", number(v->realised),
                         "worst", number(v->worst), "ladder_s", ladder, "verdict", v->a.verdict));
   }
-  json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:o}", "schema", "roofline-selftest", "schema_version", 1,
+  json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:s, s:o}", "schema", "roofline-selftest", "schema_version", 1,
                            "status", kva_bench_status(&p->origin, status, sizeof status), "calibration",
-                           calibration, "kernels", list);
+                           model->calibrated.source, "calibration_file", model->calibration, "kernels", list);
   if (!root) return kv_fail(err, KV_ERR_INTERNAL, "the result cannot be written as JSON");
   (void)json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
   (void)putchar('\n');
@@ -162,8 +174,8 @@ static kv_status judge(options *o, const kva_planted *p, kv_error *err) {
         p->origin.gpu.name);
   if (!st) st = kva_calibration_read(model.calibration, &ceilings, err);
   size_t n = st ? 0 : kva_planted_judge(p, &ceilings, &roofs, &timing, named);
-  if (!st && o->json) st = print_json(p, named, n, model.calibrated.source, err);
-  else if (!st) print_table(p, named, n, model.calibrated.source);
+  if (!st && o->json) st = print_json(p, named, n, &model, err);
+  else if (!st) print_table(p, named, n, &model, o->calibration != NULL);
   if (!st) st = kva_planted_bar(named, n, o->bar, err);
   free(named);
   kva_calibration_free(&ceilings);
@@ -176,7 +188,9 @@ static kv_status selftest(options *o, const char *command, kv_error *err) {
   kva_planted p = {0};
   if (o->file && o->output)
     return kv_fail(err, KV_ERR_USAGE, "-o is for what is measured; with a dataset nothing is");
-  kv_status st = get_planted(o, command, &p, err);
+  kv_status st = kv_cli_not_input(o->output ? o->output : o->file ? NULL : "planted.h5", o->calibration,
+                                  "calibration", err);
+  if (!st) st = get_planted(o, command, &p, err);
   if (!st) st = judge(o, &p, err);
   kva_planted_free(&p);
   return st;

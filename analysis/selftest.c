@@ -73,10 +73,14 @@ size_t kva_planted_judge(const kva_planted *p, const kva_calibration *calibratio
     v->realised = row->time.median / v->control->time.median;
     v->total = log(v->realised);
     v->gain = v->a.cause[v->planted].gain;
-    if (v->a.cause[v->planted].known)
+    if (v->a.cause[v->planted].known && v->total > 0)
       v->share = (v->a.cause[v->planted].nats - of_control.cause[v->planted].nats) / v->total;
   }
   return n;
+}
+
+const char *kva_named_cause(const kva_named *v) {
+  return v->worst > 1.1 && v->a.largest < KVM_CAUSES ? kvm_cause_name(v->a.largest) : "none";
 }
 
 kv_status kva_planted_bar(const kva_named *named, size_t n, double share, kv_error *err) {
@@ -87,6 +91,9 @@ kv_status kva_planted_bar(const kva_named *named, size_t n, double share, kv_err
     if (v->planted != KVM_CAUSES && v->a.largest != v->planted)
       return kv_fail(err, KV_ERR_BAR, "%s: %s was planted, %s is named", v->row->kernel, v->row->cause,
                      v->a.largest < KVM_CAUSES ? kvm_cause_name(v->a.largest) : "nothing");
+    if (v->planted != KVM_CAUSES && (!(v->total > 0) || !isfinite(v->share)))
+      return kv_fail(err, KV_ERR_BAR, "%s: takes %.3f of the time of its control %s: nothing slowed it down",
+                     v->row->kernel, v->realised, v->row->control);
     if (v->planted != KVM_CAUSES && !(v->share >= share))
       return kv_fail(err, KV_ERR_BAR, "%s: %s explains %.1f %% of what was planted, the bar is %.0f %%",
                      v->row->kernel, v->row->cause, 100 * v->share, 100 * share);

@@ -61,7 +61,7 @@ typedef struct kva_planted_plan {
 kv_status kva_planted_measure(const kva_planted_plan *plan, int device, kva_planted *planted, kv_error *err);
 
 kv_status kva_planted_write(const kva_planted *planted, const char *path, const char *command, kv_error *err);
-/* KV_ERR_INPUT names file and dataset. On success the caller frees. */
+/* KV_ERR_INPUT names file and dataset; times must be above 0, and medians those of their samples. On success the caller frees. */
 kv_status kva_planted_read(const char *path, kva_planted *planted, kv_error *err);
 
 /* How one kernel was explained. */
@@ -78,6 +78,8 @@ enum { KVA_MOST_PLANTED = 32 };
 /* All cold kernels in their order; returns how many. `calibration` gives the gather ceilings of layouts. */
 size_t kva_planted_judge(const kva_planted *planted, const kva_calibration *calibration,
                          const kvm_roofs *roofs, const kvm_timing *ranges, kva_named named[KVA_MOST_PLANTED]);
+/* The cause that is named, or "none": no factor of the ladder is above 1.1. Static storage. */
+const char *kva_named_cause(const kva_named *named);
 /* Whether all planted causes have at least `share` and the right name, and the kernel `copy` no factor above
  * 1.1: KV_OK or KV_ERR_BAR with the first that does not. */
 kv_status kva_planted_bar(const kva_named *named, size_t n, double share, kv_error *err);

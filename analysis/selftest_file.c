@@ -251,6 +251,28 @@ static kv_status read_root(hid_t file, const char *path, kva_planted *p, kv_erro
   return st;
 }
 
+/* A median that is not the samples' own would be judged beside a ladder that is made of them. */
+static kv_status check_times(const char *path, const kva_planted *p, kv_error *err) {
+  for (size_t i = 0; i < p->rows; i++) {
+    const kva_plant_row *r = &p->row[i];
+    const double time[] = {r->time.median, r->time.low, r->time.high, r->time.minimum, r->time.maximum};
+    static const char *const name[] = {"median", "low", "high", "minimum", "maximum"};
+    for (size_t t = 0; t < sizeof time / sizeof *time; t++)
+      if (!(time[t] > 0) || !isfinite(time[t]))
+        return kv_fail(err, KV_ERR_INPUT, "%s: /points/%s[%zu] (%s) is %g, not a time above 0", path, name[t], i,
+                       r->kernel, time[t]);
+    for (size_t s = 0; s < r->time.n; s++)
+      if (!(r->seconds[s] > 0) || !isfinite(r->seconds[s]))
+        return kv_fail(err, KV_ERR_INPUT, "%s: /samples/seconds: run %zu of point %zu (%s) is %g, not a time above 0",
+                       path, s, i, r->kernel, r->seconds[s]);
+    const double median = kva_quantile(r->seconds, r->time.n, 0.5);
+    if (!(fabs(r->time.median - median) <= 1e-6 * median))
+      return kv_fail(err, KV_ERR_INPUT, "%s: /points/median[%zu] (%s) is %g s, that of its samples %g s", path, i,
+                     r->kernel, r->time.median, median);
+  }
+  return KV_OK;
+}
+
 kv_status kva_planted_read(const char *path, kva_planted *p, kv_error *err) {
   hid_t file;
   uint64_t n = KVA_ANY_LENGTH;
@@ -265,6 +287,7 @@ kv_status kva_planted_read(const char *path, kva_planted *p, kv_error *err) {
   p->rows = p->room = st ? 0 : (size_t)n;
   for (size_t c = 0; !st && c < COLUMNS; c++) st = read_column(file, path, &columns[c], p, err);
   if (!st) st = read_samples(file, path, p, err);
+  if (!st) st = check_times(path, p, err);
   free(median);
   (void)H5Fclose(file);
   if (st) kva_planted_free(p);

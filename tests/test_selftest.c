@@ -248,6 +248,18 @@ static void wrong_experiments_miss_the_bar(void) {
   kv_error err;
   size_t n = judged(&p, ceilings, named);
   CU_ASSERT_EQUAL(kva_planted_bar(named, n, 1.2, &err), KV_ERR_BAR);
+  /* as if nothing had been slowed down: every share is of nothing */
+  for (int sign = 0; sign < 2; sign++) {
+    kva_named *v = &named[1];
+    const kva_named was = *v;
+    CU_ASSERT_FATAL(v->planted != KVM_CAUSES && v->share >= 0.9);
+    v->total = sign ? -1 : 0;
+    v->share = sign ? 2 : INFINITY;
+    CU_ASSERT_EQUAL(kva_planted_bar(named, n, 0.9, &err), KV_ERR_BAR);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "nothing slowed it down"));
+    *v = was;
+  }
+  CU_ASSERT_EQUAL(kva_planted_bar(named, n, 0.9, &err), KV_OK);
   /* as if the chain's warm run had been as short as the copy's */
   CU_ASSERT_EQUAL_FATAL(kva_calibration_read(kv_source(ceilings), &c, NULL), KV_OK);
   kvm_roofs roofs = kvm_roofs_of(h200);
@@ -322,7 +334,7 @@ static void a_file_comes_back(void) {
 static void spoil(const char *name, double value) {
   hid_t file = H5Fopen(kv_tmp("spoilt.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
   hid_t d = H5Dopen2(file, name, H5P_DEFAULT);
-  double v[256];
+  static double v[65536];
   CU_ASSERT_FATAL(d >= 0 && H5Dread(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v) >= 0);
   v[1] = value;
   CU_ASSERT_FATAL(H5Dwrite(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v) >= 0);
@@ -334,7 +346,9 @@ static void damaged_files_are_refused(void) {
   static const struct {
     const char *name;
     double value;
-  } bad[] = {{"points/runs", 1e6}, {"points/runs", 0}, {"points/tiles", -1}, {"points/blocks", NAN}};
+  } bad[] = {{"points/runs", 1e6}, {"points/runs", 0}, {"points/tiles", -1}, {"points/blocks", NAN},
+             {"points/median", 1e-4}, {"points/median", -1}, {"points/median", NAN}, {"points/high", 0},
+             {"samples/seconds", -1}, {"samples/seconds", INFINITY}};
   kva_planted p;
   kv_error err = {KV_OK, ""};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -373,12 +387,42 @@ static int roofline(char **out, const char *args) {
                 kv_program("roofline"), args);
 }
 
+/* A warm run that takes longer than the cold one: no ladder, and the program says where. */
+static void a_falling_ladder_is_told(void) {
+  kva_planted p;
+  char *out;
+  CU_ASSERT_EQUAL_FATAL(kva_planted_read(kv_source(dataset), &p, NULL), KV_OK);
+  for (size_t i = 0; i < p.rows; i++) {
+    kva_plant_row *r = &p.row[i];
+    if (r->experiment != KVA_PLANT_RESIDENT || strcmp(r->kernel, "pointer_chase") != 0) continue;
+    for (size_t s = 0; s < r->time.n; s++) r->seconds[s] *= 50;
+    CU_ASSERT_EQUAL(kva_summarise(r->seconds, r->time.n, 1, &r->time, NULL), KV_OK);
+  }
+  CU_ASSERT_EQUAL_FATAL(kva_planted_write(&p, kv_tmp("falls.h5"), "test", NULL), KV_OK);
+  kva_planted_free(&p);
+  CU_ASSERT_EQUAL(roofline(&out, "selftest falls.h5"), 1);
+  const char *told = strstr(out, "\npointer_chase: the ladder falls, T6 ");
+  CU_ASSERT(told && strstr(told, "a ceiling or an experiment is wrong"));
+  free(out);
+}
+
 static void the_program_says_it(void) {
   char *out, args[600];
   (void)snprintf(args, sizeof args, "selftest --calibration %s %s", kv_source(ceilings), kv_source(dataset));
   CU_ASSERT_EQUAL(roofline(&out, args), 0);
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "pointer_chase   exposed memory  exposed memory"));
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "measured: NVIDIA H200"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "copy            -               none"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "stages_1        -               exposed memory"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "which roofline validate judges"));
+  CU_ASSERT(strstr(out, "\ncalibration: ") && strstr(out, "h200-ceilings.h5\n"));
+  free(out);
+  /* the table and the JSON name the same */
+  (void)snprintf(args, sizeof args, "selftest --json %s", kv_source(dataset));
+  CU_ASSERT_EQUAL(roofline(&out, args), 0);
+  const char *copy = strstr(out, "\"kernel\": \"copy\""), *named = copy ? strstr(copy, "\"named\": ") : NULL;
+  CU_ASSERT(named && !strncmp(named, "\"named\": \"none\"", 15));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "\"calibration_file\": \""));
   free(out);
   (void)snprintf(args, sizeof args, "selftest --json %s | grep -c '\"named\": \"scatter\"'",
                  kv_source(dataset));
@@ -389,6 +433,8 @@ static void the_program_says_it(void) {
   CU_ASSERT_EQUAL(roofline(NULL, args), 3);
   (void)snprintf(args, sizeof args, "selftest -o x.h5 %s", kv_source(dataset));
   CU_ASSERT_EQUAL(roofline(NULL, args), 2);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cp %s %s", kv_source(ceilings), kv_tmp("c.h5")), 0);
+  CU_ASSERT_EQUAL(roofline(NULL, "selftest --calibration c.h5 -o ./c.h5"), 2);
   CU_ASSERT_EQUAL(roofline(NULL, "selftest --bar x"), 2);
   CU_ASSERT_EQUAL(roofline(NULL, "selftest /nonexistent.h5"), 5);
   CU_ASSERT_EQUAL(roofline(NULL, "selftest -d 77"), 4);
@@ -427,6 +473,7 @@ void suite_selftest(void) {
                                        {"damage", damaged_files_are_refused},
                                        {"other GPUs", plants_fit_other_gpus},
                                        {"program", the_program_says_it},
+                                       {"falling ladder", a_falling_ladder_is_told},
                                        {"gains", gains_are_what_was_predicted},
                                        {NULL, NULL}};
   kv_suite("selftest", cases);
