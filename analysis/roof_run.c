@@ -12,6 +12,23 @@ double kva_point_time(const kva_point *p) {
   return NAN;
 }
 
+bool kva_point_timed(const kva_point *p) {
+  return !isnan(p->measured) || (p->work.fits && !isnan(p->ladder.t[7]));
+}
+
+double kva_run_rows_bytes(const kva_run *run) {
+  double most = 0;
+  for (uint64_t i = 0; i < run->points; i++) {
+    const kvm_verify *p = &run->point[i].problem;
+    most = fmax(most, (double)p->row_bytes * (double)p->union_rows * run->layers);
+  }
+  return most;
+}
+
+double kva_run_memory(const kva_run *run) {
+  return kvm_gpu_number(run->gpu, "mem_bytes");
+}
+
 double kva_point_bandwidth(const kva_point *p) {
   double t = isnan(p->measured) ? kva_point_time(p) : p->measured;
   return p->useful.kv_bytes > 0 && t > 0 ? p->useful.kv_bytes / t : NAN;
@@ -44,6 +61,18 @@ static const kvm_declared *program_for(const kva_run *run, uint32_t kernel, cons
   return kvm_declared_for(run->declared, d->name, kvm_gpu_sm(run->gpu), 0, problem);
 }
 
+/* No time is below what the work needs. A program that says so leaves work out, or its pipes are taken for
+ * faster than the ceilings. */
+static void keep_above_bounds(kva_point *p) {
+  kvm_prediction *m = &p->prediction;
+  double *t = p->ladder.t;
+  if (!m->known || isnan(t[4])) return;
+  p->raised = m->whole < 0.98 * t[4];
+  t[6] = m->cold = fmax(m->cold, t[4]);
+  t[7] = m->whole = fmax(m->whole, t[4]);
+  m->high = fmax(m->high, m->whole);
+}
+
 static kv_status predict_time(kva_run *run, kva_point *p, kvm_time_memo *memo, kv_error *err) {
   const kvm_declared *program = program_for(run, p->kernel, &p->problem);
   const double scatter = scatter_of(run);
@@ -51,6 +80,7 @@ static kv_status predict_time(kva_run *run, kva_point *p, kvm_time_memo *memo, k
   const kvm_question q = {program, &p->problem, &p->work, &p->useful, &run->timing, scatter, true, true};
   kv_status st = kvm_predict(&q, memo, &p->prediction, err);
   if (!st) kvm_ladder_time(&p->ladder, &p->prediction);
+  if (!st) keep_above_bounds(p);
   return st;
 }
 

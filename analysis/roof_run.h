@@ -25,6 +25,7 @@ typedef struct kva_point {
   kvm_useful useful;
   kvm_work work;
   kvm_ladder ladder;
+  bool raised; /* the program's time was below T4, and T4 stands for it */
   kvm_prediction
       prediction; /* the time model's; known = false where there is no program or a latency is missing */
   kva_attribution attribution;                  /* of the modelled time */
@@ -70,6 +71,11 @@ void kva_batch_words(uint32_t batch, uint64_t tokens, uint64_t longest, char wor
 /* The time the model gives a point, a layer: T7, else the last rung that is known (T4: a lower bound); NaN
  * where nothing is known or the kernel does not fit. */
 double kva_point_time(const kva_point *point);
+/* Whether kva_point_time() is a time (T7, or measured) rather than a lower bound of one. */
+bool kva_point_timed(const kva_point *point);
+/* B that the rows of all layers take, for the largest problem; and what the GPU has (NaN: not known). */
+double kva_run_rows_bytes(const kva_run *run);
+double kva_run_memory(const kva_run *run);
 /* Useful KV bytes over the measured time, else over the modelled one; NaN for merge_state and without either.
  */
 double kva_point_bandwidth(const kva_point *point);

@@ -147,7 +147,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case 'g': o->gpu = arg; return 0;
     case O_ROWS: o->rows = arg; return 0;
     case O_LAYOUT: o->layout = arg; return 0;
-    case O_KERNEL: o->kernel = arg; return 0;
+    case O_KERNEL:
+      if (o->kernel) (void)kv_fail(&o->err, KV_ERR_USAGE, "--kernel: given twice; one kernel a run");
+      o->kernel = arg;
+      return 0;
     case O_CALIBRATION: o->calibration = arg; return 0;
     case 'o': o->output = arg; return 0;
     case O_REPORT: o->report = arg; return 0;
@@ -372,6 +375,15 @@ static kv_status measure(const options *o, const kva_run *run, const kvm_verify 
   return st || o->no_report ? st : draw(o, err);
 }
 
+/* What is read must not be written over. */
+static kv_status check_output(const options *o, kv_error *err) {
+  const char *calibration = o->calibration ? o->calibration : o->measure.ceilings;
+  kv_status st = kv_cli_not_input(o->output, calibration, "calibration", err);
+  if (!st) st = kv_cli_not_input(o->output, o->layout, "layout", err);
+  if (!st) st = kv_cli_not_input(o->output, o->kernel, "kernel", err);
+  return st ? st : kv_cli_not_input(o->output, o->gpu, "GPU's description", err);
+}
+
 static kv_status run_all(options *o, const char *command, kv_error *err) {
   char why[200] = "", note[420] = "";
   roofline_gpu chosen = {0};
@@ -394,6 +406,8 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
   /* what the verdict of a measured run is held against belongs into its dataset */
   if (!o->measure.ceilings && model.calibration[0]) o->measure.ceilings = model.calibration;
   default_names(o, run.gpu, output, report);
+  st = o->write && !o->dry_run ? check_output(o, err) : KV_OK;
+  if (st) goto done;
   (void)snprintf(run.layout_name, sizeof run.layout_name, "contiguous");
   st = make_problems(o, &run, &problems, &n, err);
   if (!st) {
@@ -403,6 +417,8 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
     (void)snprintf(note, sizeof note, "%s; times of kernels are not measured: %s", chosen.note, why);
   }
   if (!st) st = kva_run_predict(&run, problems, n, err);
+  if (!st && model.own && model.own->unset[0] && !o->quiet)
+    fprintf(stderr, "roofline: %s: %s: taken as no wait\n", o->kernel, model.own->unset);
   if (!st) st = deliver(o, &run, note, command, err);
 done:
   kva_run_free(&run);

@@ -7,6 +7,17 @@
 
 #include "cli.h"
 
+/* Rows of two kernels of one name could not be told apart. */
+static kv_status check_name(const roofline_model *model, const char *path, kv_error *err) {
+  const char *name = model->own->name;
+  bool taken = false;
+  for (unsigned i = 0; i < KVM_KERNELS; i++) taken |= !strcmp(kvm_kernel(i, 90).name, name);
+  for (size_t i = 0; i < model->declared.n; i++) taken |= !strcmp(model->declared.kernel[i]->name, name);
+  if (!taken) return KV_OK;
+  return kv_fail(err, KV_ERR_INPUT, "%s: [kernel] name: '%s' is a kernel of models/kernels; give yours another name",
+                 path, name);
+}
+
 kv_status roofline_model_load(const char *own, roofline_model *model, kv_error *err) {
   char folder[4096];
   memset(model, 0, sizeof *model);
@@ -15,6 +26,7 @@ kv_status roofline_model_load(const char *own, roofline_model *model, kv_error *
   if (!st) st = kv_cli_share("models/pipes", folder, sizeof folder, err);
   if (!st) st = kvm_gpus_load(folder, &model->pipes, err);
   if (!st && own) st = kvm_declared_load(own, &model->own, err);
+  if (!st && own) st = check_name(model, own, err);
   if (st) roofline_model_free(model);
   return st;
 }

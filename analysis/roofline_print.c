@@ -52,7 +52,9 @@ static void print_problem(const kva_run *run) {
 /* "4.480 TB/s  x1.02 (1.00 to 1.31)": the ceiling and how much longer than contiguous rows it takes. */
 static void print_range(const char *name, const kva_gather_range *g) {
   char text[32];
-  printf("  %-10s %16s  %.2f of contiguous's time", name, rate(g->at.ceiling, "B/s", text), g->at.scatter);
+  char like[32];
+  printf("  %-10s %16s  %.2f of the time of as many rows side by side, %s", name, rate(g->at.ceiling, "B/s", text),
+         g->at.scatter, rate(g->at.contiguous, "B/s", like));
   if (g->slow.scatter != g->fast.scatter)
     printf(" (%.2f to %.2f; %.3f to %.3f TB/s)", fmin(g->fast.scatter, g->at.scatter),
            fmax(g->slow.scatter, g->at.scatter), g->slow.ceiling / 1e12, g->fast.ceiling / 1e12);
@@ -66,6 +68,16 @@ static void print_gather(const kva_run *run) {
   if (g->kind == KVM_UNKNOWN) return;
   print_range(run->contiguous ? "contiguous" : "layout", &g->layout);
   print_range("random", &g->random);
+  if (!run->contiguous && g->layout.at.contiguous < 0.95 * g->random.at.contiguous)
+    printf("  the layout's %llu rows are too few to keep the memory busy; random rows are of a list that does\n",
+           (unsigned long long)run->layout_tokens);
+}
+
+static void print_memory(const kva_run *run) {
+  const double need = kva_run_rows_bytes(run), have = kva_run_memory(run);
+  if (need > have)
+    printf("memory   does not fit: the rows of all %u layers take %.1f GB, the card has %.1f GB\n", run->layers,
+           need / 1e9, have / 1e9);
 }
 
 static void print_ceilings(const kva_run *run) {
@@ -88,16 +100,26 @@ static void print_ceilings(const kva_run *run) {
 }
 
 static void print_point(const kva_run *run, const kva_point *p) {
-  char floor[32], work[32], place[32], serial[32], whole[32], step[32], bandwidth[32];
+  char floor[32], work[32], place[32], serial[32], whole[32], step[40], bandwidth[32], time[32];
+  const bool bound = p->work.fits && !kva_point_timed(p); /* without a T7 bounds stand there, and say so */
   double gbs = kva_point_bandwidth(p);
-  (void)snprintf(bandwidth, sizeof bandwidth, isnan(gbs) ? "-" : "%.1f", gbs / 1e9);
+  (void)snprintf(bandwidth, sizeof bandwidth, isnan(gbs) ? "-" : bound ? "<=%.1f" : "%.1f", gbs / 1e9);
+  (void)snprintf(step, sizeof step, "%s%s", bound ? ">=" : "", duration(kva_point_time(p) * run->layers, time));
   printf("%-15s %9llu %7llu %8.1f %10.4g %10.4g %10s %10s %10s %10s %10s %10s %9s  %s\n",
          run->kernel[p->kernel].name, (unsigned long long)p->problem.longest,
          (unsigned long long)p->work.blocks, p->useful.intensity, p->work.chip[KVM_LINK] / 1e6,
          p->work.chip[KVM_MMA] / 1e9, duration(p->ladder.t[0], floor), duration(p->ladder.t[2], work),
          duration(p->ladder.t[4], place), duration(p->ladder.t[5], serial), duration(p->ladder.t[7], whole),
-         duration(kva_point_time(p) * run->layers, step), bandwidth,
+         step, bandwidth,
          p->work.fits ? kva_point_binding(p) : "does not fit: shared memory");
+}
+
+static void print_raised(const kva_run *run) {
+  for (uint64_t i = 0; i < run->points; i++)
+    if (run->point[i].raised)
+      printf("%s, %llu tokens: its program takes less than its work needs (T4), which stands for it: is all of the work "
+             "in it?\n",
+             run->kernel[run->point[i].kernel].name, (unsigned long long)run->point[i].problem.longest);
 }
 
 /* Shares and gains of the modelled points, a line each. */
@@ -128,11 +150,13 @@ static void print_causes(const kva_run *run) {
 void roofline_print_table(const kva_run *run, const char *note) {
   printf("%s: %s (%s, %s)%s\n", run->status, run->gpu->name, run->gpu->key, run->gpu->arch, note);
   print_problem(run);
+  print_memory(run);
   print_ceilings(run);
   printf("\n%-15s %9s %7s %8s %10s %10s %10s %10s %10s %10s %10s %10s %9s  %s\n", "kernel", "prefix",
          "blocks", "FLOP/B", "link MB", "exec GFLOP", "T0 floor", "T2 work", "T4 placed", "T5 serial",
          "T7 whole", "all layers", "GB/s", "bound by");
   for (uint64_t i = 0; i < run->points; i++) print_point(run, &run->point[i]);
+  print_raised(run);
   print_causes(run);
   printf("\n%s\n", run->verdict);
 }
@@ -183,6 +207,7 @@ static json_t *causes_json(const kva_point *p) {
 
 static json_t *point_json(const kva_run *run, const kva_point *p) {
   json_t *ladder = json_array();
+  const bool timed = kva_point_timed(p); /* bounds stand in the ladder alone */
   for (int i = 0; i < 8; i++) (void)json_array_append_new(ladder, number(p->ladder.t[i]));
   return json_pack(
       "{s:s, s:I, s:I, s:b, s:i, s:i, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:s, "
@@ -191,8 +216,8 @@ static json_t *point_json(const kva_run *run, const kva_point *p) {
       (json_int_t)p->work.blocks, "fits", p->work.fits, "splits", (int)p->work.splits, "blocks_per_sm",
       (int)p->work.blocks_per_sm, "useful_bytes", p->useful.bytes, "useful_kv_bytes", p->useful.kv_bytes,
       "useful_flops", p->useful.flops, "intensity", p->useful.intensity, "work", work_json(p->work.chip),
-      "work_busiest_sm", work_json(p->work.sm), "ladder_s", ladder, "time_s", number(kva_point_time(p)),
-      "measured_s", number(p->measured), "effective_bandwidth", number(kva_point_bandwidth(p)), "binding",
+      "work_busiest_sm", work_json(p->work.sm), "ladder_s", ladder, "time_s", number(timed ? kva_point_time(p) : NAN),
+      "measured_s", number(p->measured), "effective_bandwidth", number(timed ? kva_point_bandwidth(p) : NAN), "binding",
       kva_point_binding(p), "time_low_s", number(p->prediction.known ? p->prediction.low : NAN),
       "time_high_s", number(p->prediction.known ? p->prediction.high : NAN), "dominating",
       p->prediction.known ? kvm_parameter_name(p->prediction.dominating) : "", "causes", causes_json(p),
@@ -201,10 +226,11 @@ static json_t *point_json(const kva_run *run, const kva_point *p) {
 
 static json_t *problem_json(const kva_run *run) {
   const kvm_verify *p = &run->point[0].problem;
-  return json_pack("{s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:i}", "heads", (int)p->heads, "queries",
+  return json_pack("{s:i, s:i, s:i, s:i, s:i, s:s, s:i, s:i, s:o, s:o}", "heads", (int)p->heads, "queries",
                    (int)p->queries, "latent", (int)p->latent, "rope", (int)p->rope, "row_bytes",
                    (int)p->row_bytes, "dtype", run->dtype, "batch", (int)p->batch, "layers",
-                   (int)run->layers);
+                   (int)run->layers, "rows_bytes_all_layers", number(kva_run_rows_bytes(run)), "memory_bytes",
+                   number(kva_run_memory(run)));
 }
 
 static json_t *gather_json(const kva_gather_range *g) {

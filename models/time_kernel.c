@@ -20,6 +20,8 @@ typedef struct reader {
   char *text[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES]
             [3]; /* begin, tile, end; merges' behind the roles' */
   unsigned count[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES];
+  char seen[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES][KVM_NAME]; /* sections of programs so far */
+  size_t sections;
   char (*fields)[2][KVM_NAME]; /* of [structure]: applied after `like` */
   size_t n_fields;
 } reader;
@@ -99,13 +101,23 @@ static int warps_entry(reader *r, const char *key, const char *text) {
   for (int i = 0; i < 3; i++)
     if (!strcmp(key, part[i])) return append_text(r, &r->text[role][i], text);
   if (strcmp(key, "count") != 0) return fail(r, "unknown key (count, begin, tile, end)", "");
+  if (r->count[role]) return fail(r, "given twice; is the section there twice?", "");
   r->count[role] = (unsigned)strtoul(text, NULL, 10);
   return r->count[role] >= 1 && r->count[role] <= 32 ? 1 : fail(r, "1 to 32 warps, not ", text);
+}
+
+/* A kind of warps has one section: a second one of its name would be taken for more warps. */
+static int first_of_its_name(reader *r) {
+  for (size_t i = 0; i < r->sections; i++)
+    if (!strcmp(r->seen[i], r->section)) return fail(r, "the section is there twice", "");
+  if (r->sections < sizeof r->seen / sizeof *r->seen) memcpy(r->seen[r->sections++], r->section, sizeof *r->seen);
+  return 1;
 }
 
 static int new_section(reader *r, const char *section) {
   (void)snprintf(r->section, sizeof r->section, "%.47s", section);
   r->key[0] = '\0';
+  if ((!strncmp(section, "merge", 5) || !strncmp(section, "warps", 5)) && !first_of_its_name(r)) return 0;
   if (!strncmp(section, "merge", 5)) {
     /* [merge NAME] and [merge NAME OTHER]: kinds of warps of the same launch */
     bool more = r->to->merges && strrchr(section, ' ') != strchr(section, ' ');
@@ -220,6 +232,39 @@ static int check_structure(reader *r) {
   return 1;
 }
 
+/* A program that fetches fewer new rows than its tile has would have a time below what the rows need. */
+static kv_status check_rows(const reader *r) {
+  const kvm_structure *s = &r->to->structure;
+  const double wanted = (double)s->tile_tokens * kvm_declared_row_bytes(r->to);
+  double loaded = 0;
+  for (unsigned i = 0; i < r->to->block.roles; i++)
+    loaded += r->to->block.role[i].warps * kvm_program_count(&r->to->block.role[i].tile).row_bytes;
+  if (!r->to->block.roles || s->grid == KVM_GRID_ELEMENTS || loaded >= wanted) return KV_OK;
+  return kv_fail(r->err, KV_ERR_INPUT,
+                 "%s: [warps ...] tile: all warps together load %.0f B of new rows (`.row`) a tile, and a tile of "
+                 "%u rows of %u B has %.0f: load each row once, or say tile_tokens or row_bytes in [structure]",
+                 r->path, loaded, s->tile_tokens, kvm_declared_row_bytes(r->to), wanted);
+}
+
+/* Marks that a kind of warps waits for and never sets. Machine code that was walked along one path may have
+ * them, so they are told and not refused. */
+static void find_unset(kvm_declared *k) {
+  for (unsigned i = 0; i < k->block.roles; i++) {
+    const kvm_program *program[3] = {&k->block.role[i].begin, &k->block.role[i].tile, &k->block.role[i].end};
+    unsigned waits = 0, set = 0;
+    for (int part = 0; part < 3; part++)
+      for (size_t n = 0; n < program[part]->steps; n++) {
+        const kvm_step *s = &program[part]->step[n];
+        waits |= s->waits;
+        set |= 1u << s->set | 1u << s->read;
+      }
+    for (int m = 0; m < KVM_MARKS && !k->unset[0]; m++)
+      if ((waits & ~set) >> m & 1)
+        (void)snprintf(k->unset, sizeof k->unset, "[warps ...] number %u waits for mark %c, which nothing in it sets",
+                       i + 1, 'a' + m);
+  }
+}
+
 static kv_status parse_block(reader *r, kvm_block *b, unsigned first, const char *section) {
   for (unsigned i = 0; i < b->roles; i++) {
     kvm_program *program[3] = {&b->role[i].begin, &b->role[i].tile, &b->role[i].end};
@@ -260,7 +305,10 @@ static kv_status read_file(reader *r) {
                    "%s: [kernel] needs name and arch (sm_90); is it a kernel's declaration?", r->path);
   if (!start_structure(r)) return r->status;
   kv_status st = parse_programs(r);
-  return st ? st : check_structure(r) ? KV_OK : r->status;
+  if (!st && !check_structure(r)) st = r->status;
+  if (!st) st = check_rows(r);
+  if (!st) find_unset(r->to);
+  return st;
 }
 
 kv_status kvm_declared_load(const char *path, kvm_declared **kernel, kv_error *err) {

@@ -23,6 +23,9 @@
  * `units` in [structure] says how many units of 8 query rows a block must have for the program to be its own: a kernel
  * that is compiled for several numbers has a file each, of the same name.
  *
+ * All `.row` loads of a tile together must be at least tile_tokens x row_bytes: with fewer a kernel would be
+ * faster than its rows allow, and the file is refused. A section must not be there twice.
+ *
  * A file without [warps ...] declares a structure alone: it gets T0 to T4 and no time.
  */
 #ifndef KVM_TIME_KERNEL_H
@@ -43,6 +46,7 @@ typedef struct kvm_declared {
   char name[KVM_NAME], like[KVM_NAME], arch[16], description[200], source[KVM_SOURCE];
   kvm_structure structure; /* its name and description point into this struct: do not copy it */
   unsigned launches;       /* kernels of the whole operation (1) */
+  char unset[100];         /* a mark that is waited for and never set: no wait; "" for none */
   kvm_block block;         /* roles 0: no program */
   unsigned merges;         /* 0: the merge is estimated from its bytes */
   kvm_merge merge[KVM_MAX_MERGES];

@@ -437,12 +437,13 @@ static void bound(kvm_ladder *l, double *t, double work, const kvm_ceiling *c, i
 kvm_ladder kvm_ladder_of(const kvm_useful *u, const kvm_work *w, const kvm_roofs *roofs, double scatter) {
   kvm_ladder l = {.t = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN}};
   double t = 0;
-  bool mma = w->chip[KVM_MMA] > 0; /* merge_state uses none: its few flops go nowhere near a ceiling */
+  /* merge_state's flops, fewer than its bytes, go nowhere near a ceiling; others are needed whatever is executed */
+  const bool used = w->chip[KVM_MMA] > 0, mma = used || u->flops > u->bytes;
   bound(&l, &t, u->bytes, &roofs->chip[KVM_DRAM], KVM_DRAM, false);
   if (mma) bound(&l, &t, u->flops, &roofs->mma_best, KVM_MMA, false);
   if (isnan(roofs->chip[KVM_DRAM].rate) || (mma && isnan(roofs->mma_best.rate))) return l;
   l.t[0] = t;
-  if (mma) bound(&l, &t, u->flops, &roofs->chip[KVM_MMA], KVM_MMA, false);
+  if (used) bound(&l, &t, u->flops, &roofs->chip[KVM_MMA], KVM_MMA, false);
   l.t[1] = t;
   for (int r = 0; r < KVM_RESOURCES; r++) bound(&l, &t, w->chip[r], &roofs->chip[r], r, false);
   l.t[2] = t;

@@ -182,7 +182,7 @@ kvm_work kvm_structure_work(const kvm_structure *k, const kvm_verify *p, const k
 kvm_useful kvm_structure_useful(const kvm_structure *k, const kvm_verify *p);
 
 /* The ladder of the design, as far as structure and ceilings carry it:
- *   T0 = max(U / R_dram, F / R_mma,best)   T1: with R_mma of the instructions used   T2 = max(T1, W_r / R_r)
+ *   T0 = max(U / R_dram, F / R_mma,best)   T1: with R_mma of the instructions used, if any   T2 = max(T1, W_r / R_r)
  *   T3 = max(T2, W_dram x scatter / R_dram): the ceiling of this layout, as mem_model.h has it; the layout's
  * effect on L2 is not modelled   T4 = max(T3, W_r,s / R_r,1) A ceiling that is not known takes no part, so T2
  * and T4 are lower bounds of lower bounds; `missing` says which. T5 (serial), T6 (exposed memory), T7

@@ -116,6 +116,66 @@ static void ceilings_are_used_or_refused(void) {
   expect(args, 2, NULL, "--ceilings");
 }
 
+static json_t *run_json(const char *args);
+
+static void own(const char *name, const char *tile) {
+  FILE *f = fopen(kv_tmp("own.ini"), "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+  (void)fprintf(f,
+                "[kernel]\nname = %s\nlike = split_verify\narch = sm_90\ndescription = d\nsource = s\n[structure]\n"
+                "threads = 256\ntile_tokens = 32\n[warps all]\ncount = 8\ntile = %s\n",
+                name, tile);
+  (void)fclose(f);
+}
+
+/* A kernel of one's own: refused where it loads less than its rows, or could not be told from ours. */
+static void own_kernels_are_checked(void) {
+  own("mine", "bar bar bar");
+  expect("--gpu h200 --no-report --kernel own.ini", 3, NULL, "own.ini: [warps ...] tile: all warps together load 0 B");
+  own("mine", "cp16.row*9 commit group*1 alu<c");
+  expect("--gpu h200 --no-report --kernel own.ini", 0, "mine", "waits for mark c, which nothing in it sets: taken as no wait");
+  expect("--gpu h200 --no-report --kernel own.ini --kernel own.ini", 2, NULL, "--kernel: given twice");
+  expect("--gpu h200 --no-report --kernel own.ini -o ./own.ini", 2, NULL, "--output: is the kernel itself");
+  /* all rows and no products: faster than the products allow, were it not held to its bounds */
+  own("mine", "cp16.row*9 commit group*3");
+  expect("--gpu h200 --no-report --heads 64 --kernel own.ini", 0,
+         "mine, 131072 tokens: its program takes less than its work needs (T4)", NULL);
+  json_t *root = run_json("--gpu h200 --no-report --json -q --heads 64 --kernel own.ini"),
+         *points = json_object_get(root, "points"), *last = json_array_get(points, json_array_size(points) - 1),
+         *ladder = json_object_get(last, "ladder_s");
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(last, "kernel")), "mine");
+  for (size_t i = 1; i < 8; i++)
+    CU_ASSERT(json_number_value(json_array_get(ladder, i)) >= json_number_value(json_array_get(ladder, i - 1)));
+  CU_ASSERT(json_number_value(json_object_get(last, "time_s")) >= json_number_value(json_array_get(ladder, 4)));
+  json_decref(root);
+  own("split_verify", "cp16.row*9 commit group*1");
+  expect("--gpu h200 --no-report --kernel own.ini", 3, NULL, "give yours another name");
+  own("merge_state", "cp16.row*9 commit group*1");
+  expect("step --gpu h200 --kernel own.ini", 3, NULL, "give yours another name");
+}
+
+static void inputs_are_not_written_over(void) {
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-ceilings.h5"), kv_tmp("cc.h5")), 0);
+  expect("--gpu h200 --no-report --calibration cc.h5 -o ./cc.h5", 2, NULL, "--output: is the calibration itself");
+  expect("--gpu h200 --no-report --ceilings cc.h5 -o cc.h5", 2, NULL, "--output: is the calibration itself");
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cmp '%s' '%s'", kv_source("models/measured/h200-ceilings.h5"), kv_tmp("cc.h5")), 0);
+}
+
+/* Bounds are marked as bounds where a time would stand, and memory that a problem needs beyond the card's is told. */
+static void bounds_and_memory_are_told(void) {
+  expect("--gpu h200 --no-report --rows fp8", 0, ">=", NULL);
+  expect("--gpu h200 --no-report --rows fp8", 0, "<=", NULL);
+  expect("--gpu sm_120 --no-report --batch 64 --prefix 1000000", 0,
+         "does not fit: the rows of all 61 layers take 4497.4 GB, the card has 103.1 GB", NULL);
+  char *out;
+  CU_ASSERT_EQUAL(roofline("--gpu h200 --no-report --prefix 4096", &out, NULL), 0);
+  CU_ASSERT_PTR_NULL(strstr(out, "does not fit"));
+  free(out);
+  CU_ASSERT_EQUAL(roofline("--gpu h200 --no-report --rows fp8 --json", &out, NULL), 0);
+  CU_ASSERT(strstr(out, "\"time_s\": null") && strstr(out, "\"effective_bandwidth\": null"));
+  free(out);
+}
+
 static void commands_that_are_not_built_are_not_listed(void) {
   char *out, *err, *more = NULL;
   static const char *const name[] = {"calibrate", "audit", "compare", "validate",
@@ -402,7 +462,10 @@ void suite_roofline_cli(void) {
                                        {"dry run, help", dry_run_and_help_write_nothing},
                                        {"quiet", quiet_runs_say_nothing},
                                        {"calibration", ceilings_are_used_or_refused},
-                                       {"commands", commands_that_are_not_built_are_not_listed},
+                                       {"own kernels", own_kernels_are_checked},
+      {"inputs", inputs_are_not_written_over},
+      {"bounds", bounds_and_memory_are_told},
+      {"commands", commands_that_are_not_built_are_not_listed},
                                        {"JSON", json_holds_the_same},
                                        {"list", list_gives_every_description},
                                        {"dataset", dataset_has_units_and_the_agreed_columns},

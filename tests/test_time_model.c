@@ -309,21 +309,36 @@ static kv_status load_text(const char *text, kvm_declared **k, kv_error *err) {
   return kvm_declared_load(path, k, err);
 }
 
+#define OWN \
+  "[kernel]\nname = mine\nlike = split_verify\narch = sm_90\n[structure]\nthreads = 256\ntile_tokens = 32\n"
+
 static void a_kernel_of_ones_own(void) {
   kvm_declared *k;
   kv_error err = {KV_OK, ""};
   CU_ASSERT_EQUAL_FATAL(
       load_text("[kernel]\nname = mine\nlike = split_verify\narch = sm_90\ndescription = d\nsource = s\n"
                 "launches = 2\n[structure]\nthreads = 128\ntile_tokens = 32\neven = yes\n"
-                "[warps load]\ncount = 1\ntile = cp16.row*4 commit\n  group*1\n[warps math]\ncount = 3\n"
+                "[warps load]\ncount = 1\ntile = cp16.row*72 commit\n  group*1\n[warps math]\ncount = 3\n"
                 "begin = alu*5\ntile = mma*8\n",
                 &k, &err),
       KV_OK);
   CU_ASSERT_STRING_EQUAL(k->structure.name, "mine");
   CU_ASSERT(k->structure.tile_tokens == 32 && k->structure.even &&
             k->structure.split); /* split is split_verify's */
-  CU_ASSERT(k->launches == 2 && k->block.roles == 2 && k->block.role[0].tile.steps == 6 &&
+  CU_ASSERT(k->launches == 2 && k->block.roles == 2 && k->block.role[0].tile.steps == 74 &&
             k->block.role[1].tile.steps == 8);
+  kvm_declared_free(k);
+}
+
+/* A wait for what nothing sets is no wait: told, as walked machine code may have it. */
+static void marks_that_nothing_sets_are_told(void) {
+  kvm_declared *k;
+  CU_ASSERT_EQUAL_FATAL(load_text(OWN "[warps all]\ncount = 8\ntile = ldg8.index>a cp16.row*9<a alu<e\n", &k, NULL), KV_OK);
+  CU_ASSERT_STRING_EQUAL(k->unset, "[warps ...] number 1 waits for mark e, which nothing in it sets");
+  kvm_declared_free(k);
+  CU_ASSERT_EQUAL_FATAL(load_text(OWN "[warps all]\ncount = 8\nbegin = alu>e\ntile = cp16.row*9^b alu<be\n", &k, NULL),
+                        KV_OK);
+  CU_ASSERT_STRING_EQUAL(k->unset, "");
   kvm_declared_free(k);
 }
 
@@ -342,6 +357,14 @@ static void bad_declarations_are_named(void) {
        "needs count and tile"},
       {"[kernel]\nname = x\narch = sm_90\nlike = split_verify\n[warps a]\ncount = 8\ntile = mmma\n",
        "no such instruction"},
+      {OWN "[warps all]\ncount = 8\ntile =\n", "load 0 B of new rows"},
+      {OWN "[warps all]\ncount = 8\ntile = bar bar bar\n", "load 0 B of new rows"},
+      {OWN "[warps all]\ncount = 8\ntile = cp16.row*4\n", "load 16384 B of new rows"},
+      {OWN "[warps all]\ncount = 8\ntile = cp16.again*9\n", "tile of 32 rows of 1152 B has 36864"},
+      {OWN "[warps all]\ncount = 8\ntile = cp16.row*9\n[warps all]\ncount = 8\ntile = alu\n", "twice"},
+      {OWN "[warps all]\ncount = 4\ntile = cp16.row*18\n[warps b]\ncount = 4\ntile = alu\n"
+           "[warps all]\ncount = 4\ntile = alu\n",
+       "the section is there twice"},
       {"[kernel]\nname = x\nfoo = y\n", "foo"},
       {"[other]\nname = x\n", "unknown section"},
       {"nonsense\n", "neither"}};
@@ -512,6 +535,7 @@ void suite_time_model(void) {
                                        {"once", what_happens_once_is_apart},
                                        {"own kernel", a_kernel_of_ones_own},
                                        {"bad declarations", bad_declarations_are_named},
+                                       {"unset marks", marks_that_nothing_sets_are_told},
                                        {"architectures", the_nearest_architecture_is_taken},
                                        {"work and counters", the_program_has_the_work_that_counters_show},
                                        {"own latencies", a_description_s_own_latency_counts},

@@ -73,7 +73,7 @@ static void write_kernel(void) {
 
 static const char head[] =
     "[kernel]\nname = mine\nlike = split_verify\narch = sm_90\ndescription = d\nsource = "
-    "s\n[structure]\nthreads = 64\n"
+    "s\n[structure]\nthreads = 64\ntile_tokens = 16\nrow_bytes = 32\n"
     "[walk]\nfunction = mine\nloop = for (int i = 0; i < tiles\n";
 static const char producer[] =
     "[warps producer]\ncount = 1\nturns = 3 for (int c = 0\nload = index/64 slot = slots\nload = row "
