@@ -1,7 +1,7 @@
 /* decode_step.h - a whole decode step: layers x verify attention, and the rest by component.
  *
  *     step(prefix) = layers x attention(prefix) + sum over components (fixed + per_token x prefix)
- *     tokens/s     = accepted tokens a step / step
+ *     tokens/s     = accepted tokens a step and request / step: of one request, the model's own token included
  *
  * Amdahl: what attention at its floor would make of the step stands beside.
  */

@@ -324,6 +324,25 @@ static void advise_idle_memory(kva_profiled *k, const kvm_work *w, const kvm_roo
   if (which >= 0) say(k->verdict, sizeof k->verdict, " Most warps stall on %s.", metrics[which].name);
 }
 
+/* Counters of one launch, a problem and a GPU that cannot belong together. A ceiling may be some percent low,
+ * and not by a factor of 2. */
+static void find_impossible(kva_profiled *k, const kvm_verify *problem, const kvm_work *w, const kvm_roofs *roofs,
+                            double floor) {
+  const double duration = k->m[KVA_M_DURATION];
+  if (problem && duration < 0.95 * floor)
+    say(k->impossible, sizeof k->impossible,
+        "faster than its floor (%.4g us, at least %.4g): the csv and --prefix do not belong together, or the rows "
+        "lay in the L2 already.",
+        duration * 1e6, floor * 1e6);
+  for (int r = 0; r < KVM_RESOURCES && !k->impossible[0]; r++)
+    if (w->chip[r] / duration > 2 * roofs->chip[r].rate)
+      say(k->impossible, sizeof k->impossible,
+          "%.4g %s of %s were counted, more than twice the ceiling of %.4g: the csv's counters and its duration, or the "
+          "csv and --gpu, do not belong together.",
+          w->chip[r] / duration, kvm_resource_unit((kvm_resource)r), kvm_resource_name((kvm_resource)r),
+          roofs->chip[r].rate);
+}
+
 void kva_diagnose(kva_profiled *k, const kvm_verify *problem, const kvm_roofs *roofs,
                   const kvm_timing *ranges) {
   kvm_work w = counted_work(k, roofs);
@@ -350,7 +369,9 @@ void kva_diagnose(kva_profiled *k, const kvm_verify *problem, const kvm_roofs *r
                           .seed = 1};
   kva_attribute(k->kernel[0] ? k->kernel : "the kernel", &e, &k->a); /* counters do not tell the layout */
   list_missing(k);
-  (void)snprintf(k->verdict, sizeof k->verdict, "%s", k->a.verdict);
+  find_impossible(k, problem, &w, roofs, l.t[0]);
+  (void)snprintf(k->verdict, sizeof k->verdict, "%s", k->impossible[0] ? k->impossible : k->a.verdict);
+  if (k->impossible[0]) return;
   if (!problem)
     say(k->verdict, sizeof k->verdict,
         " The problem was not given, so executed work counts as useful: work and path cannot show.");

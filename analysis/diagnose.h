@@ -58,6 +58,7 @@ typedef struct kva_profiled {
   double long_share;              /* of all stalls */
   double memory_low, memory_high; /* exposed memory as a share of the duration: 0 and the estimate above */
   char verdict[1200], missing[600];
+  char impossible[300]; /* what no kernel can do: csv and problem, or csv and GPU, do not belong together; "" */
 } kva_profiled;
 
 typedef struct kva_profile {

@@ -135,6 +135,9 @@ static kv_status diagnose(const options *o, kv_error *err) {
   if (!st)
     st =
         print_all(o, &p, chosen.gpu, model.calibrated.values ? model.calibrated.status : "as described", err);
+  for (size_t i = 0; !st && i < p.n; i++)
+    if (p.kernel[i].impossible[0])
+      st = kv_fail(err, KV_ERR_INPUT, "%s: %.80s: %s", o->csv, p.kernel[i].kernel, p.kernel[i].impossible);
   kva_profile_free(&p);
   roofline_model_free(&model);
   roofline_gpu_free(&chosen);

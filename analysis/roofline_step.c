@@ -61,7 +61,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case O_COMPONENTS: o->components = arg; return 0;
     case O_PROFILE: o->profile = arg; return 0;
     case O_ATTENTION: o->attention = arg; return 0;
-    case O_KERNEL: o->kernel = arg; return 0;
+    case O_KERNEL:
+      if (o->kernel) (void)kv_fail(&o->err, KV_ERR_USAGE, "--kernel: given twice; one kernel a run");
+      o->kernel = arg;
+      return 0;
     case O_CALIBRATION: o->calibration = arg; return 0;
     case O_HEADS: count(o, arg, "--heads", 4096, &o->heads); return 0;
     case O_QUERIES: count(o, arg, "--queries", 4096, &o->queries); return 0;
@@ -99,7 +102,7 @@ static const struct argp_option option_table[] = {
      "kernels of the profile with one of these words in their name are the attention (" KVA_ATTENTION_NAMES
      ")",
      0},
-    {"accepted", O_ACCEPT, "N", 0, "tokens accepted a step (1)", 0},
+    {"accepted", O_ACCEPT, "N", 0, "tokens accepted a step and request, the model's own one included (1)", 0},
     {"output", 'o', "FILE", 0, "dataset (kvstep-1)", 0},
     {"json", O_JSON, 0, 0, "JSON on stdout (schema roofline-step, version 1)", 0},
     {"quiet", 'q', 0, 0, "no messages on stderr but errors", 0},
@@ -210,6 +213,24 @@ static kv_status print_json(const options *o, const kva_run *run, const kva_step
   return KV_OK;
 }
 
+static kv_status check_options(const options *o, kv_error *err) {
+  const struct {
+    const char *file, *what;
+  } input[] = {{o->components, "file of --components"},
+               {o->profile, "profile"},
+               {o->calibration, "calibration"},
+               {is_file(o->kernel) ? o->kernel : NULL, "kernel"}};
+  kv_status st = KV_OK;
+  if (o->accepted > (double)o->queries + 1)
+    return kv_fail(err, KV_ERR_USAGE,
+                   "--accepted: %g tokens a step and request, of %llu tree nodes (--queries) and the model's own one at "
+                   "most %llu",
+                   o->accepted, (unsigned long long)o->queries, (unsigned long long)o->queries + 1);
+  for (size_t i = 0; !st && i < sizeof input / sizeof *input; i++)
+    st = kv_cli_not_input(o->output, input[i].file, input[i].what, err);
+  return st;
+}
+
 static kv_status step(options *o, const char *command, kv_error *err) {
   static const uint64_t usual[] = {4096, 8192, 16384, 32768, 65536, 131072, 189440};
   roofline_gpu chosen = {0};
@@ -221,12 +242,15 @@ static kv_status step(options *o, const char *command, kv_error *err) {
   (void)snprintf(run.status, sizeof run.status, "%s", KVA_UNCALIBRATED);
   if (!o->prefixes)
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) o->prefix[o->prefixes++] = usual[i];
-  kv_status st = read_rest(o, &rest, &left_out, err);
+  kv_status st = check_options(o, err);
+  if (!st) st = read_rest(o, &rest, &left_out, err);
   if (!st) st = roofline_gpu_choose(o->gpu, &chosen, err);
   run.gpu = chosen.gpu;
   if (!st) st = roofline_model_load(is_file(o->kernel) ? o->kernel : NULL, &model, err);
   if (!st) st = roofline_model_use(&model, &chosen.all, o->calibration, &run, err);
   if (!st) st = predict(o, &run, err);
+  if (!st && model.own && model.own->unset[0] && !o->quiet)
+    fprintf(stderr, "roofline step: %s: %s: taken as no wait\n", o->kernel, model.own->unset);
   point = st ? NULL : calloc(run.points + 1, sizeof *point);
   size_t n = point ? collect(o, &run, &rest, point) : 0;
   if (!st && !point) st = kv_fail(err, KV_ERR_MEMORY, "out of memory");

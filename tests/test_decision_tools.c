@@ -106,6 +106,11 @@ static void the_told_step_is_met(void) {
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --heads 64 --prefix 128k --json >/dev/null"), 0);
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --base-ms x"), 2);
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --kernel nope"), 2);
+  CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --kernel split_verify --kernel split_per_head"), 2);
+  CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --queries 9 --accepted 10.5"), 2);
+  CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --queries 9 --accepted 10 --prefix 4096 >/dev/null"), 0);
+  (void)text_file("rest", "moe 5\n");
+  CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components rest -o ./rest"), 2);
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components /nonexistent"), 5);
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components x --profile y"), 2);
 }
@@ -161,6 +166,9 @@ static void slower_points_miss_the_bar(void) {
   CU_ASSERT_EQUAL(roofline("compare before.h5 after.h5 --fail-above 5%"), 1);
   CU_ASSERT_EQUAL(roofline("compare before.h5 after.h5 --fail-above 25"), 0);
   CU_ASSERT_EQUAL(roofline("compare after.h5 before.h5 --fail-above 5% --json -o c.h5 >/dev/null"), 0);
+  CU_ASSERT_EQUAL(roofline("compare before.h5 after.h5 -o ./after.h5"), 2);
+  CU_ASSERT_EQUAL(roofline("compare before.h5 after.h5 -o before.h5"), 2);
+  CU_ASSERT_EQUAL(roofline("compare before.h5 after.h5 --fail-above 5%"), 1); /* both still there */
   CU_ASSERT_EQUAL(roofline("compare before.h5"), 2);
   CU_ASSERT_EQUAL(roofline("compare before.h5 after.h5 after.h5"), 2);
   CU_ASSERT_EQUAL(roofline("compare before.h5 /nonexistent.h5"), 5);
@@ -236,6 +244,31 @@ static void the_verdict_is_not_latency(void) {
   CU_ASSERT_EQUAL(roofline("diagnose --csv x.csv --gpu h200"), 3);
 }
 
+static void diagnosed(const char *csv, const char *args, int status, const char *says) {
+  char *out, *err;
+  (void)text_file("i.csv", csv);
+  CU_ASSERT_EQUAL(kv_run(&out, &err, "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s diagnose --csv i.csv --gpu h200 %s",
+                         kv_tmp(""), kv_program("roofline"), args),
+                  status);
+  CU_ASSERT(strstr(out, says) && (!status || strstr(err, says)));
+  if (!strstr(out, says)) printf("%s%s", out, err);
+  free(out);
+  free(err);
+}
+
+/* A duration and counters that no kernel can have: the csv is of another problem, or GPU. */
+static void the_impossible_is_told(void) {
+  static const char head[] =
+      "\"ID\",\"Kernel Name\",\"dram__bytes_read.sum\",\"gpu__time_duration.sum\"\n\"\",\"\",\"Mbyte\",\"usecond\"\n";
+  char csv[500];
+  (void)snprintf(csv, sizeof csv, "%s\"0\",\"k\",\"50\",\"20\"\n", head);
+  diagnosed(csv, "--prefix 131072", 3, "faster than its floor (20 us, at least");
+  diagnosed(csv, "--prefix 4096", 0, "above its floor");
+  (void)snprintf(csv, sizeof csv, "%s\"0\",\"k\",\"5000\",\"100\"\n", head); /* 50 TB/s */
+  diagnosed(csv, "--prefix 4096", 3, "more than twice the ceiling");
+  diagnosed(csv, "", 3, "more than twice the ceiling");
+}
+
 /* The three kinds of datasets as reports; without gnuplot the program says so with status 5. */
 static void each_dataset_has_its_report(void) {
   int drawn = kv_run(NULL, NULL, "command -v gnuplot") ? 5 : 0;
@@ -265,6 +298,7 @@ void suite_decision_tools(void) {
                                        {"compare", slower_points_miss_the_bar},
                                        {"ncu csv", an_ncu_csv_is_read_in_both_forms},
                                        {"verdict", the_verdict_is_not_latency},
+                                       {"impossible", the_impossible_is_told},
                                        {"reports", each_dataset_has_its_report},
                                        {NULL, NULL}};
   kv_suite("decision_tools", cases);
