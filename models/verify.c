@@ -147,6 +147,11 @@ double kvm_ridge(const kvm_roofs *roofs) {
  * are one kernel: 4 warps read a quarter of K each, 4 others a quarter of V; of a score's partial sums 3
  * cross the warps (12 B written and read), its weight (2 B) is written once and read by 4. */
 #define SPLIT_SHARED(units) (4 * 16 * 1152 + 3680 * (units) + 176)
+/* split_verify.cu is one kernel: only how query rows are grouped differs. Registers as compiled for sm_90. */
+#define SPLIT_KERNEL(registers_, units)                                                                      \
+  .split = true, .even = true, .block_rows = 48, .pad_rows = 8, .missing_units = 4, .min_tiles = 4,          \
+  .launched_per_sm = 1, .tile_tokens = 16, .stages = 4, .threads = 256, .registers = (registers_),           \
+  .shared_bytes = SPLIT_SHARED(units), .k_reads = 1, .v_reads = 1, .score_bytes = 34, .index_bytes = 4
 kvm_structure kvm_kernel(unsigned which, int sm) {
   bool small = sm == 86 || sm == 89 || (sm >= 120 && sm <= 129);
   uint32_t tile = small ? 32 : 64;
@@ -171,41 +176,11 @@ kvm_structure kvm_kernel(unsigned which, int sm) {
       {.name = "split_per_head",
        .description = "the prefix split over the GPU, but every head reads each row again",
        .grid = KVM_GRID_PER_HEAD,
-       .split = true,
-       .even = true,
-       .block_rows = 48,
-       .pad_rows = 8,
-       .missing_units = 4,
-       .min_tiles = 4,
-       .launched_per_sm = 1,
-       .tile_tokens = 16,
-       .stages = 4,
-       .threads = 256,
-       .registers = 139,
-       .shared_bytes = SPLIT_SHARED(2),
-       .k_reads = 1,
-       .v_reads = 1,
-       .score_bytes = 34,
-       .index_bytes = 4},
+       SPLIT_KERNEL(143, 2)},
       {.name = "split_verify",
        .description = "the prefix split over the GPU, each row shared by all queries and heads of a block",
        .grid = KVM_GRID_PACKED,
-       .split = true,
-       .even = true,
-       .block_rows = 48,
-       .pad_rows = 8,
-       .missing_units = 4,
-       .min_tiles = 4,
-       .launched_per_sm = 1,
-       .tile_tokens = 16,
-       .stages = 4,
-       .threads = 256,
-       .registers = 255,
-       .shared_bytes = SPLIT_SHARED(6),
-       .k_reads = 1,
-       .v_reads = 1,
-       .score_bytes = 34,
-       .index_bytes = 4},
+       SPLIT_KERNEL(254, 6)},
       {.name = "merge_state",
        .description = "merges two partial results by their log-sum-exps",
        .grid = KVM_GRID_ELEMENTS,
