@@ -92,6 +92,7 @@ typedef struct kvk_options {
   int blocks;            /* blocks of the split kernels; 0: one an SM */
   int min_split_tokens;  /* no split shorter than this, unless a request is; 0: 64 */
   int fixed_split_tokens; /* > 0: deterministic mode, splits of exactly this many keys (a multiple of 16) */
+  int smem_limit;        /* bytes of shared memory that a block may use; 0: what the capability has */
   int capability;        /* 10 * major + minor of the GPU; 0: not known, no kind is refused */
 } kvk_options;
 

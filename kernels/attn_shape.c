@@ -21,6 +21,11 @@ int kvk_min_split_tiles(const kvk_options *options) {
   return (tokens + KVK_TILE - 1) / KVK_TILE;
 }
 
+int kvk_is_wide(int tiles8, const kvk_options *options) {
+  const bool has = options->capability >= 90 && options->capability < 120;
+  return has && (options->smem_limit <= 0 || (unsigned)options->smem_limit >= KVK_WIDE_SMEM((unsigned)tiles8));
+}
+
 kvk_groups kvk_cut_rows(kvk_kind kind, int queries, int heads) {
   kvk_groups g = {.rows = queries * heads};
   if (kind == KVK_SPLIT_PER_HEAD) {

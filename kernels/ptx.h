@@ -40,6 +40,8 @@ struct kx_grid {
 /* Whether a block of the GPU compiled for can have that many bytes of shared memory; constant. */
 #if __CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200
 #define KX_HAS_SMEM(bytes) ((bytes) <= 101376)
+#elif __CUDA_ARCH__ >= 900
+#define KX_HAS_SMEM(bytes) ((bytes) <= 232448)
 #else
 #define KX_HAS_SMEM(bytes) ((bytes) <= 166912)
 #endif
@@ -58,6 +60,8 @@ KX_DEVICE void kx_bar_sync(int id, int threads) { asm volatile("bar.sync %0, %1;
 KX_DEVICE void kx_mbar_init(uint32_t bar, uint32_t count) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
 }
+/* Before its memory is initialised anew. */
+KX_DEVICE void kx_mbar_inval(uint32_t bar) { asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(bar) : "memory"); }
 KX_DEVICE void kx_mbar_arrive(uint32_t bar) {
   asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}\n" ::"r"(bar) : "memory");
 }
@@ -94,6 +98,9 @@ KX_DEVICE void kx_copy_wait_all() { asm volatile("cp.async.wait_group 0;" ::: "m
 KX_DEVICE void kx_copy_arrive(uint32_t bar) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(bar) : "memory");
 }
+
+/* Asks for the line at `at` to be in the L2 later. */
+KX_DEVICE void kx_prefetch(const void *at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 
 /* --- shared memory --- */
 KX_DEVICE void kx_sts(uint32_t to, uint32_t v) { asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(v) : "memory"); }

@@ -490,14 +490,21 @@ void kx_mbar_init(uint32_t bar, uint32_t count) {
   barrier *b = NULL;
   for (unsigned i = 0; i < B->n_mbars; i++)
     if (B->mbars[i].at == bar) b = &B->mbars[i];
+  if (b) report(&B->found->races, "initialises the mbarrier at %u before it is invalidated", bar - smem_start);
   if (!b) {
     if (B->n_mbars == max_mbars || !checked(bar, 8, "mbarrier")) return;
     b = &B->mbars[B->n_mbars++];
   }
-  if (b->pending != b->expected) report(&B->found->races, "initialises the mbarrier at %u while it is in use", bar - smem_start);
   memset(b, 0, sizeof *b);
   b->at = bar;
   b->expected = b->pending = count;
+}
+
+void kx_mbar_inval(uint32_t bar) {
+  barrier *b = mbar_at(bar);
+  if (!b) return;
+  if (b->pending != b->expected) report(&B->found->races, "invalidates the mbarrier at %u while it is in use", bar - smem_start);
+  *b = B->mbars[--B->n_mbars]; /* nobody may wait at either: all warps are past the barrier before the reset */
 }
 
 void kx_mbar_arrive(uint32_t bar) {

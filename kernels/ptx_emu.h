@@ -33,6 +33,7 @@ uint32_t kx_smem();
 void kx_sync_warp();
 void kx_bar_sync(int id, int threads);
 void kx_mbar_init(uint32_t bar, uint32_t count);
+void kx_mbar_inval(uint32_t bar);
 void kx_mbar_arrive(uint32_t bar);
 void kx_mbar_wait(uint32_t bar, uint32_t parity);
 bool kx_mbar_test(uint32_t bar, uint32_t parity);
@@ -40,6 +41,7 @@ void kx_copy16(uint32_t to, const void *from, bool real);
 void kx_copy_commit();
 void kx_copy_wait_all();
 void kx_copy_arrive(uint32_t bar);
+static inline void kx_prefetch(const void *) {}
 void kx_emu_store(uint32_t to, const void *from, uint32_t bytes);
 void kx_emu_load(uint32_t at, void *to, uint32_t bytes);
 void kx_ldmatrix4(uint32_t r[4], uint32_t at);

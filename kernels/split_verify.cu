@@ -17,81 +17,66 @@
  * The running maximum of a query row is raised only when a logit exceeds it by 2^8 (weights then stay far inside bf16's
  * range); raised rows leave a factor for the value warps' accumulators.
  */
-#include "attn_split.h"
-
+#include "split_parts.h"
+#ifndef VAHEAD
+#define VAHEAD 3
+#endif
+#ifndef ARRIVE_ALL
+#define ARRIVE_ALL 1
+#endif
+#ifndef FREE_TEST
+#define FREE_TEST 1
+#endif
+#ifndef LAG
+#define LAG 1
+#endif
 namespace {
 
-enum sv_mode { SV_FULL, SV_LOAD_ONLY, SV_MMA_ONLY };
-
 const int K_STEPS = KVK_ROW_VALUES / 4 / 16; /* of one score warp: a quarter of the columns, 8 of latent and 1 of rope */
-const int FIRST_STEPS = 4;                   /* of which the first are issued before the softmax, the others inside */
-const uint32_t PITCH = KVK_ROW_BYTES, STAGE = KVK_TILE * PITCH;
-const float HEADROOM = 8.0f;
 
-template <int NT>
+template <int NT, int H>
 struct sv_smem { /* byte offsets */
   static const int rows = 8 * NT;
-  static const uint32_t weight_stride = 16 * NT, weight_bytes = KVK_TILE * weight_stride, exchange_bytes = 3 * 512 * NT;
-  static const uint32_t exchange = KVK_STAGES * STAGE;           /* [2][unit][3 senders][lane] 16 bytes */
-  static const uint32_t weights = exchange + 2 * exchange_bytes; /* [2][16 keys][rows] bf16 */
+  static const uint32_t stages = H == 2 ? KVK_WIDE_STAGES : KVK_STAGES, tile_bytes = H * STAGE;
+  static const uint32_t q_stages = H == 2 ? 2 : 3, q_at = (stages - q_stages) * tile_bytes; /* the last ones hold Q at first */
+  static const uint32_t weight_stride = H == 2 ? 16 * (NT | 1) : 16 * NT, weight_bytes = H * KVK_TILE * weight_stride;
+  static const uint32_t exchange_bytes = H * 3 * 512 * NT;
+  static const uint32_t exchange = stages * tile_bytes;          /* [2][half][unit][3 senders][lane] 16 bytes */
+  static const uint32_t weights = exchange + 2 * exchange_bytes; /* [2][16 H keys][rows] bf16 */
   static const uint32_t factor = weights + 2 * weight_bytes;     /* [2][rows] */
   static const uint32_t inverse = factor + 8 * rows;             /* [rows] */
   static const uint32_t flag = inverse + 4 * rows;               /* [2][4 score warps] */
   static const uint32_t segment = flag + 32;                     /* 8 words */
   static const uint32_t bars = segment + 32;
-  static const uint32_t full = bars, empty = full + 8 * KVK_STAGES, ready = empty + 8 * KVK_STAGES, unused = ready + 16;
+  static const uint32_t full = bars, ready = full + 8 * stages, unused = ready + 16;
   static const uint32_t q_full = unused + 16, q_taken = q_full + 8, bytes = q_taken + 8;
 };
 
-static_assert(sv_smem<5>::bytes == KVK_SPLIT_SMEM(5) && sv_smem<6>::bytes == KVK_SPLIT_SMEM(6) && sv_smem<6>::bytes <= KVK_SMEM_LIMIT,
-              "kvk_describe() states what a block uses");
+static_assert(sv_smem<5, 1>::bytes == KVK_SPLIT_SMEM(5) && sv_smem<6, 1>::bytes == KVK_SPLIT_SMEM(6) &&
+              sv_smem<6, 1>::bytes <= KVK_SMEM_LIMIT, "kvk_describe() states what a block uses");
+static_assert(sv_smem<5, 2>::bytes == KVK_WIDE_SMEM(5) && sv_smem<6, 2>::bytes == KVK_WIDE_SMEM(6) &&
+              sv_smem<6, 2>::bytes <= KVK_WIDE_LIMIT, "kvk_describe() states what a block uses");
 
-struct sv_segment {
-  uint32_t request, group, first_tile, tiles, partial, prefix;
-  uint64_t first; /* of the request's slots */
-};
-
-struct sv_thread {
-  uint32_t smem, lane, warp;
-};
-
-/* --- segments --- */
-
-/* Warp 0 finds the segment at list position `at` and leaves it in shared memory. */
-template <int NT>
-KX_DEVICE void sv_find_segment(const sv_params &p, const sv_thread &t, const sv_list &list, uint32_t at, uint32_t end) {
-  const sv_place x = sv_locate(p, list, at, t.lane);
-  const uint32_t run = x.units - x.unit < end - at ? x.units - x.unit : end - at;
-  const uint32_t left = x.tiles - x.unit * p.fixed_tiles;
-  const uint32_t groups = (uint32_t)p.cut.groups, block = kx_block(), group = list.aligned ? block % groups : x.group;
-  const uint64_t first = p.indptr[x.request];
-  const uint32_t word[8] = {x.request, group, p.fixed_tiles ? x.unit * p.fixed_tiles : x.unit,
-                            !p.fixed_tiles ? run : left < p.fixed_tiles ? left : p.fixed_tiles,
-                            p.fixed_tiles ? at : sv_partial(p, list, list.aligned ? block / groups : block, x.request, group),
-                            sv_prefix(p, x.request), (uint32_t)first, (uint32_t)(first >> 32)};
-#pragma unroll
-  for (uint32_t i = 0; i < 8; i++)
-    if (t.lane == i) kx_sts(t.smem + sv_smem<NT>::segment + 4 * i, word[i]);
+/* Barriers for a new segment, by warp 1, while warp 0 looks for it. Every lane of the 4 warps that an mbarrier waits for arrives
+ * for itself: what one lane would say for its warp after __syncwarp is not seen by compute-sanitizer, because the compiler leaves
+ * that instruction out where it knows the warp to be together. */
+template <int NT, int H>
+KX_DEVICE void sv_reset(const sv_thread &t, bool again) {
+  typedef sv_smem<NT, H> L;
+  if (t.warp != 1 || 8 * t.lane >= L::bytes - L::bars) return;
+  const uint32_t at = L::bars + 8 * t.lane;
+  if (again) kx_mbar_inval(t.smem + at);
+#if ARRIVE_ALL
+  kx_mbar_init(t.smem + at, 128);
+#else
+  kx_mbar_init(t.smem + at, at < L::ready || at == L::q_full ? 128 : 4);
+#endif
 }
-
-template <int NT>
-KX_DEVICE sv_segment sv_read_segment(const sv_thread &t) {
-  const kx_u4 a = kx_lds_u4(t.smem + sv_smem<NT>::segment), b = kx_lds_u4(t.smem + sv_smem<NT>::segment + 16);
-  sv_segment s = {a.x, a.y, a.z, a.w, b.x, b.y, (uint64_t)b.w << 32 | b.z};
-  return s;
-}
-
-/* Barriers for a new segment, by warp 1, while warp 0 looks for it. */
-template <int NT>
-KX_DEVICE void sv_reset(const sv_thread &t) {
-  typedef sv_smem<NT> L;
-  const uint32_t tid = t.warp * 32 + t.lane, bar = tid - 32;
-  if (bar < (L::bytes - L::bars) / 8) {
-    const uint32_t at = L::bars + 8 * bar;
-    const uint32_t count = at < L::empty || at == L::q_full ? 128 : 4;
-    kx_mbar_init(t.smem + at, count);
-  }
-}
+#if ARRIVE_ALL
+#define ARRIVE(bar) kx_mbar_arrive(bar)
+#else
+#define ARRIVE(bar) do { kx_sync_warp(); if (t.lane == 0) kx_mbar_arrive(bar); } while (0)
+#endif
 
 /* --- score warps --- */
 
@@ -110,10 +95,9 @@ KX_DEVICE uint32_t sv_unit(int quarter, int j) { return (uint32_t)(quarter + j) 
 template <int NT>
 KX_DEVICE bool sv_owns(int quarter, int j) { return (j == 0 && (NT >= 4 || quarter < NT)) || (j == 4 && quarter + 4 < NT); }
 
-/* Q lies in the last three stages. */
 template <int NT>
-KX_DEVICE void sv_take_q(const sv_thread &t, sv_scores<NT> &w) {
-  const uint32_t base = t.smem + (KVK_STAGES - 3) * STAGE + (t.lane & 7) * PITCH, high = t.lane >> 3, turn = t.lane & 7;
+KX_DEVICE void sv_take_q(const sv_thread &t, uint32_t q_at, sv_scores<NT> &w) {
+  const uint32_t base = q_at + (t.lane & 7) * PITCH, high = t.lane >> 3, turn = t.lane & 7;
 #pragma unroll
   for (int j = 0; j < NT; j++) {
     const uint32_t row = base + 8 * sv_unit<NT>(w.quarter, j) * PITCH;
@@ -132,83 +116,126 @@ KX_DEVICE void sv_take_q(const sv_thread &t, sv_scores<NT> &w) {
   }
 }
 
-/* This warp's columns of a tile of keys, steps FROM to TO - 1. */
-template <int FROM, int TO>
-KX_DEVICE void sv_load_keys(const sv_thread &t, int quarter, uint32_t stage, uint32_t a[K_STEPS][4]) {
-  const uint32_t at = t.smem + stage * STAGE + (t.lane & 15) * PITCH, high = t.lane >> 4, turn = t.lane & 7;
-  const uint32_t latent = at + 256 * (uint32_t)quarter + 16 * (high ^ turn), rope = at + 1024 + 16 * ((2 * (uint32_t)quarter + high) ^ turn);
-#pragma unroll
-  for (int k = FROM; k < TO; k++) kx_ldmatrix4(a[k], k < 8 ? (latent ^ 32 * (uint32_t)(k & 3)) + 128 * (uint32_t)(k >> 2) : rope);
-}
+/* Where chunk `chunk` < 8 of 16 bytes of a line of row `row` lies; and from there, chunk + 2 n of the row. */
+KX_DEVICE uint32_t sv_chunk(uint32_t line_at, uint32_t row, uint32_t chunk) { return line_at + 16 * (chunk ^ (row & 7)); }
+KX_DEVICE uint32_t sv_step(uint32_t at, uint32_t n) { return (at ^ 32 * (n & 3)) + 128 * (n >> 2); }
 
-template <int NT, int FROM, int TO>
-KX_DEVICE void sv_multiply_q(const sv_scores<NT> &w, const uint32_t a[K_STEPS][4], float s[NT][4]) {
+/* This warp's columns of a tile of keys, steps FROM to TO - 1. */
+template <int H, int FROM, int TO>
+KX_DEVICE void sv_load_keys(const sv_thread &t, int quarter, uint32_t tile, uint32_t a[K_STEPS][H][4]) {
+  const uint32_t row = t.lane & 15, at = tile + row * PITCH, high = t.lane >> 4;
+  const uint32_t latent = sv_chunk(at + 256 * (uint32_t)quarter, row, high), rope = sv_chunk(at + 1024, row, 2 * (uint32_t)quarter + high);
 #pragma unroll
   for (int k = FROM; k < TO; k++)
 #pragma unroll
-    for (int j = 0; j < NT; j++) kx_mma(s[j], a[k], w.q[k][j][0], w.q[k][j][1]);
+    for (int h = 0; h < H; h++) kx_ldmatrix4(a[k][h], (k < 8 ? sv_step(latent, (uint32_t)k) : rope) + (uint32_t)h * STAGE);
 }
 
-template <int NT>
-KX_DEVICE uint32_t sv_exchange_at(const sv_thread &t, uint32_t i, uint32_t unit, uint32_t sender) {
+template <int NT, int H, int FROM, int TO>
+KX_DEVICE void sv_multiply_q(const sv_scores<NT> &w, const uint32_t a[K_STEPS][H][4], float s[H][NT][4]) {
+#pragma unroll
+  for (int k = FROM; k < TO; k++)
+#pragma unroll
+    for (int h = 0; h < H; h++)
+#pragma unroll
+      for (int j = 0; j < NT; j++) kx_mma(s[h][j], a[k][h], w.q[k][j][0], w.q[k][j][1]);
+}
+
+template <int NT, int H>
+KX_DEVICE void sv_zero_scores(float s[H][NT][4]) {
+#pragma unroll
+  for (int h = 0; h < H; h++)
+#pragma unroll
+    for (int j = 0; j < NT; j++) s[h][j][0] = s[h][j][1] = s[h][j][2] = s[h][j][3] = 0;
+}
+
+template <int NT, int H>
+KX_DEVICE uint32_t sv_exchange_at(const sv_thread &t, uint32_t i, uint32_t half, uint32_t unit, uint32_t sender) {
   const uint32_t slot = (sender - unit % 4 - 1) & 3; /* the owner itself sends nothing */
-  return t.smem + sv_smem<NT>::exchange + (i & 1) * sv_smem<NT>::exchange_bytes + (3 * unit + slot) * 512 + 16 * t.lane;
+  return t.smem + sv_smem<NT, H>::exchange + (i & 1) * sv_smem<NT, H>::exchange_bytes + (3 * (half * NT + unit) + slot) * 512 + 16 * t.lane;
 }
 
 /* Partial scores of the units that other warps own. */
-template <int NT>
-KX_DEVICE void sv_send(const sv_thread &t, int quarter, uint32_t i, const float s[NT][4]) {
+template <int NT, int H>
+KX_DEVICE void sv_send(const sv_thread &t, int quarter, uint32_t i, const float s[H][NT][4]) {
 #pragma unroll
-  for (int j = 0; j < NT; j++)
-    if (!sv_owns<NT>(quarter, j)) {
-      const kx_f4 v = {s[j][0], s[j][1], s[j][2], s[j][3]};
-      kx_sts(sv_exchange_at<NT>(t, i, sv_unit<NT>(quarter, j), (uint32_t)quarter), v);
+  for (int h = 0; h < H; h++)
+#pragma unroll
+    for (int j = 0; j < NT; j++)
+      if (!sv_owns<NT>(quarter, j)) {
+        const kx_f4 v = {s[h][j][0], s[h][j][1], s[h][j][2], s[h][j][3]};
+        kx_sts(sv_exchange_at<NT, H>(t, i, (uint32_t)h, sv_unit<NT>(quarter, j), (uint32_t)quarter), v);
+      }
+}
+
+/* What the n-th other warp sent for the owned units; zeros where there is none. */
+template <int NT, int H>
+KX_DEVICE void sv_receive(const sv_thread &t, int quarter, uint32_t i, uint32_t n, kx_f4 v[2][H]) {
+  const kx_f4 zero = {0, 0, 0, 0};
+#pragma unroll
+  for (int o = 0; o < 2; o++)
+#pragma unroll
+    for (int h = 0; h < H; h++) {
+      v[o][h] = zero;
+      if (4 * o < NT && sv_owns<NT>(quarter, 4 * o))
+        v[o][h] = kx_lds_f4(sv_exchange_at<NT, H>(t, i, (uint32_t)h, (uint32_t)(quarter + 4 * o), (uint32_t)quarter + n + 1));
     }
 }
 
-/* What the other warps sent for owned unit `o`; zeros if there is none. */
-template <int NT>
-KX_DEVICE void sv_receive(const sv_thread &t, int quarter, uint32_t i, int o, kx_f4 v[3]) {
-  const kx_f4 zero = {0, 0, 0, 0};
-  v[0] = v[1] = v[2] = zero;
-  if (!sv_owns<NT>(quarter, 4 * o)) return;
+template <int NT, int H>
+KX_DEVICE void sv_add(float x[2][H][4], const kx_f4 v[2][H]) {
 #pragma unroll
-  for (uint32_t n = 0; n < 3; n++) v[n] = kx_lds_f4(sv_exchange_at<NT>(t, i, (uint32_t)(quarter + 4 * o), (uint32_t)quarter + n + 1));
-}
-
-KX_DEVICE void sv_add_up(float x[4], const kx_f4 v[3], float scale) {
-  x[0] = (x[0] + v[0].x + (v[1].x + v[2].x)) * scale;
-  x[1] = (x[1] + v[0].y + (v[1].y + v[2].y)) * scale;
-  x[2] = (x[2] + v[0].z + (v[1].z + v[2].z)) * scale;
-  x[3] = (x[3] + v[0].w + (v[1].w + v[2].w)) * scale;
+  for (int o = 0; o < 2; o++)
+#pragma unroll
+    for (int h = 0; h < H; h++)
+      if (4 * o < NT) {
+        x[o][h][0] += v[o][h].x;
+        x[o][h][1] += v[o][h].y;
+        x[o][h][2] += v[o][h].z;
+        x[o][h][3] += v[o][h].w;
+      }
 }
 
 /* Tiles with tree nodes or past the end: -inf for what a query does not see. The loop is not unrolled, it is rare. */
-KX_DEVICE void sv_hide(const sv_params &p, const sv_thread &t, const sv_segment &seg, int quarter, uint32_t tile, float x[2][4]) {
+template <int H>
+KX_DEVICE void sv_hide(const sv_params &p, const sv_thread &t, const sv_segment &seg, int quarter, uint32_t tile, float x[2][H][4]) {
   uint32_t seen = 0;
 #pragma unroll 1
-  for (uint32_t e = 0; e < 8; e++) {
-    const uint32_t key = tile * KVK_TILE + t.lane / 4 + (e & 2) * 4;
-    const uint32_t column = 8 * ((uint32_t)quarter + (e & 4)) + 2 * (t.lane & 3) + (e & 1);
-    const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + column * (uint32_t)p.cut.row_stride;
-    const bool used = column < (uint32_t)p.cut.group_rows;
-    if (key < seg.prefix || (used && sv_sees(p, seg.request, seg.prefix, row, key))) seen |= 1u << e;
+  for (uint32_t e = 0; e < 8 * H; e++) { /* bit 4 H o + 4 h + c */
+    const uint32_t its = tile + e / 4 % H, key = (seg.first_tile + its) * KVK_TILE + t.lane / 4 + (e & 2) * 4;
+    const uint32_t column = 8 * ((uint32_t)quarter + (e / (4 * H)) * 4) + 2 * (t.lane & 3) + (e & 1);
+    if (its < seg.tiles && sv_visible(p, seg, column, key)) seen |= 1u << e;
   }
 #pragma unroll
-  for (int e = 0; e < 8; e++)
-    if (!(seen >> e & 1)) x[e / 4][e % 4] = -kx_inf();
+  for (int e = 0; e < 8 * H; e++)
+    if (!(seen >> e & 1)) x[e / (4 * H)][e / 4 % H][e % 4] = -kx_inf();
+}
+
+/* Whether a logit of the owned rows is so far above the maximum that it must be raised; for the whole warp. */
+template <int NT, int H>
+KX_DEVICE bool sv_over(const sv_scores<NT> &w, const float x[2][H][4]) {
+  bool over = false;
+#pragma unroll
+  for (int o = 0; o < 2; o++)
+#pragma unroll
+    for (int h = 0; h < H; h++)
+#pragma unroll
+      for (int c = 0; c < 4; c++) over |= 4 * o < NT && sv_owns<NT>(w.quarter, 4 * o) && x[o][h][c] > w.top[o][c & 1] + HEADROOM;
+  return kx_any(over);
 }
 
 /* Raises the maximum of the owned rows to this tile's, leaves the factors by which older sums shrink. */
-template <int NT>
-KX_DEVICE void sv_raise(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const float x[2][4]) {
+template <int NT, int H>
+KX_DEVICE void sv_raise(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const float x[2][H][4]) {
+  typedef sv_smem<NT, H> L;
 #pragma unroll
   for (int o = 0; o < 2; o++)
     if (4 * o < NT && sv_owns<NT>(w.quarter, 4 * o)) {
       float f[2];
 #pragma unroll
       for (int c = 0; c < 2; c++) {
-        float most = kx_max(x[o][c], x[o][c + 2]), old = w.top[o][c];
+        float most = kx_max(x[o][0][c], x[o][0][c + 2]), old = w.top[o][c];
+        if (H == 2) most = kx_max(most, kx_max(x[o][H - 1][c], x[o][H - 1][c + 2]));
         for (int d = 4; d < 32; d *= 2) most = kx_max(most, kx_shfl_xor(most, d));
         most = kx_max(most, old);
         f[c] = most == old ? 1.0f : kx_exp2(old - most);
@@ -217,37 +244,39 @@ KX_DEVICE void sv_raise(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const 
       }
       const kx_f2 factor = {f[0], f[1]};
       if (t.lane < 4)
-        kx_sts(t.smem + sv_smem<NT>::factor + (i & 1) * 4 * sv_smem<NT>::rows + 32 * (uint32_t)(w.quarter + 4 * o) + 8 * t.lane, factor);
+        kx_sts(t.smem + L::factor + (i & 1) * 4 * L::rows + 32 * (uint32_t)(w.quarter + 4 * o) + 8 * t.lane, factor);
     }
 }
 
-template <int NT>
-KX_DEVICE void sv_weigh(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const float x[2][4]) {
-  typedef sv_smem<NT> L;
+template <int NT, int H>
+KX_DEVICE void sv_weigh(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const float x[2][H][4]) {
+  typedef sv_smem<NT, H> L;
   const uint32_t at = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane / 4) * L::weight_stride + 4 * (t.lane & 3);
 #pragma unroll
   for (int o = 0; o < 2; o++)
-    if (4 * o < NT) {
-      float e[4];
+    if (4 * o < NT)
 #pragma unroll
-      for (int c = 0; c < 4; c++) {
-        const float top = w.top[o][c & 1];
-        e[c] = kx_exp2(x[o][c] - (top == -kx_inf() ? 0.0f : top)); /* nothing seen yet: -inf - 0, not -inf - -inf */
+      for (int h = 0; h < H; h++) {
+        float e[4];
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+          const float top = w.top[o][c & 1];
+          e[c] = kx_exp2(x[o][h][c] - (top == -kx_inf() ? 0.0f : top)); /* nothing seen yet: -inf - 0, not -inf - -inf */
+        }
+        w.sum[o][0] += e[0] + e[2];
+        w.sum[o][1] += e[1] + e[3];
+        const uint32_t unit = at + 16 * (uint32_t)(w.quarter + 4 * o) + (uint32_t)h * KVK_TILE * L::weight_stride;
+        if (sv_owns<NT>(w.quarter, 4 * o)) {
+          kx_sts(unit, kx_pack_bf16(e[0], e[1]));
+          kx_sts(unit + 8 * L::weight_stride, kx_pack_bf16(e[2], e[3]));
+        }
       }
-      w.sum[o][0] += e[0] + e[2];
-      w.sum[o][1] += e[1] + e[3];
-      const uint32_t unit = at + 16 * (uint32_t)(w.quarter + 4 * o);
-      if (sv_owns<NT>(w.quarter, 4 * o)) {
-        kx_sts(unit, kx_pack_bf16(e[0], e[1]));
-        kx_sts(unit + 8 * L::weight_stride, kx_pack_bf16(e[2], e[3]));
-      }
-    }
 }
 
 /* At the end of a segment: 1 / sum of the owned rows for the value warps, their logarithms for the merge. */
-template <int NT>
+template <int NT, int H>
 KX_DEVICE void sv_leave_sums(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_scores<NT> &w) {
-  typedef sv_smem<NT> L;
+  typedef sv_smem<NT, H> L;
 #pragma unroll
   for (int o = 0; o < 2; o++)
     if (4 * o < NT && sv_owns<NT>(w.quarter, 4 * o)) {
@@ -264,265 +293,249 @@ KX_DEVICE void sv_leave_sums(const sv_params &p, const sv_thread &t, const sv_se
     }
 }
 
-/* One tile: s holds this warp's partial scores of tile i and, on return, those of the tile in `next_stage`. */
-template <int NT>
+/* One tile: s holds this warp's partial scores of tile i and, on return, those of the tile at `next`. The products of that one
+ * fill the time in which this one's scores travel. */
+template <int NT, int H>
 KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_scores<NT> &w, uint32_t i,
-                             uint32_t next_stage, uint32_t next_lap, float s[NT][4]) {
-  typedef sv_smem<NT> L;
+                             uint32_t next, float s[H][NT][4]) {
+  typedef sv_smem<NT, H> L;
+  const int A = H == 2 ? 2 : 4, B = 4, C = H == 2 ? 6 : 9, second = NT > 4 ? 4 : 0;
   const uint32_t unused = t.smem + L::unused + 8 * (i & 1);
-  const int second = NT > 4 ? 4 : 0;
-  uint32_t a[K_STEPS][4];
-  kx_f4 v[2][3];
-  kx_mbar_wait(t.smem + L::full + 8 * next_stage, next_lap);
-  sv_load_keys<0, FIRST_STEPS>(t, w.quarter, next_stage, a);
-  float x[2][4] = {{s[0][0], s[0][1], s[0][2], s[0][3]}, {s[second][0], s[second][1], s[second][2], s[second][3]}};
-  sv_send<NT>(t, w.quarter, i, s);
+  uint32_t a[K_STEPS][H][4];
+  kx_f4 v[2][H], u[2][H];
+  float x[2][H][4];
+  sv_load_keys<H, 0, A>(t, w.quarter, next, a);
+#pragma unroll
+  for (int h = 0; h < H; h++)
+#pragma unroll
+    for (int c = 0; c < 4; c++) x[0][h][c] = s[h][0][c], x[1][h][c] = s[h][second][c];
+  sv_send<NT, H>(t, w.quarter, i, s);
   kx_bar_sync(1, 128);
-  sv_receive<NT>(t, w.quarter, i, 0, v[0]);
-  if (NT > 4) sv_receive<NT>(t, w.quarter, i, 1, v[1]);
+  sv_receive<NT, H>(t, w.quarter, i, 0, v);
+  sv_receive<NT, H>(t, w.quarter, i, 1, u);
+  sv_zero_scores<NT, H>(s);
+  sv_multiply_q<NT, H, 0, A>(w, a, s);
+  sv_load_keys<H, A, B>(t, w.quarter, next, a);
+  sv_add<NT, H>(x, v);
+  sv_add<NT, H>(x, u);
+  sv_receive<NT, H>(t, w.quarter, i, 2, v);
+  const bool free = i < 2 || (FREE_TEST && kx_mbar_test(unused, (i / 2 - 1) & 1));
+  sv_multiply_q<NT, H, A, B>(w, a, s);
+  sv_load_keys<H, B, C>(t, w.quarter, next, a);
+  sv_add<NT, H>(x, v);
 #pragma unroll
-  for (int j = 0; j < NT; j++) s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
-  sv_multiply_q<NT, 0, FIRST_STEPS>(w, a, s);
-  const bool free = i < 2 || kx_mbar_test(unused, (i / 2 - 1) & 1);
-  sv_load_keys<FIRST_STEPS, K_STEPS>(t, w.quarter, next_stage, a);
-  sv_add_up(x[0], v[0], p.scale_log2);
-  if (NT > 4) sv_add_up(x[1], v[1], p.scale_log2);
-  if ((seg.first_tile + i + 1) * KVK_TILE > seg.prefix) sv_hide(p, t, seg, w.quarter, seg.first_tile + i, x);
-  bool over = false;
-#pragma unroll
-  for (int o = 0; o < 2; o++)
-#pragma unroll
-    for (int c = 0; c < 4; c++) over |= 4 * o < NT && sv_owns<NT>(w.quarter, 4 * o) && x[o][c] > w.top[o][c & 1] + HEADROOM;
-  over = kx_any(over);
+  for (int e = 0; e < 8 * H; e++) x[e / (4 * H)][e / 4 % H][e % 4] *= p.scale_log2;
+  if ((seg.first_tile + H * (i + 1)) * KVK_TILE > seg.prefix || H * (i + 1) > seg.tiles) sv_hide<H>(p, t, seg, w.quarter, H * i, x);
+  const bool over = sv_over<NT, H>(w, x);
   if (!free) kx_mbar_wait(unused, (i / 2 - 1) & 1);
-  if (over) sv_raise<NT>(t, w, i, x);
-  sv_multiply_q<NT, FIRST_STEPS, K_STEPS>(w, a, s);
+  if (over) sv_raise<NT, H>(t, w, i, x);
+  sv_multiply_q<NT, H, B, C>(w, a, s);
+  sv_load_keys<H, C, K_STEPS>(t, w.quarter, next, a);
   if (t.lane == 0) kx_sts(t.smem + L::flag + 16 * (i & 1) + 4 * (uint32_t)w.quarter, (uint32_t)over);
-  sv_weigh<NT>(t, w, i, x);
+  sv_weigh<NT, H>(t, w, i, x);
+  ARRIVE(t.smem + L::ready + 8 * (i & 1));
+  sv_multiply_q<NT, H, C, K_STEPS>(w, a, s);
 }
 
-template <int NT, int MODE>
+template <int H>
+KX_DEVICE uint32_t sv_turns(const sv_segment &seg) { return (seg.tiles + H - 1) / H; }
+
+template <int NT, int H, int MODE>
 KX_DEVICE void sv_score_role(const sv_params &p, const sv_thread &t, const sv_segment &seg, int quarter) {
-  typedef sv_smem<NT> L;
+  typedef sv_smem<NT, H> L;
   sv_scores<NT> w;
-  float s[NT][4];
+  float s[H][NT][4];
+  const uint32_t turns = sv_turns<H>(seg);
   w.quarter = quarter;
 #pragma unroll
   for (int e = 0; e < 4; e++) w.sum[e / 2][e % 2] = 0, w.top[e / 2][e % 2] = -kx_inf();
   kx_mbar_wait(t.smem + L::q_full, 0);
-  sv_take_q<NT>(t, w);
-  kx_sync_warp();
-  if (t.lane == 0) kx_mbar_arrive(t.smem + L::q_taken);
+  sv_take_q<NT>(t, t.smem + L::q_at, w);
+  ARRIVE(t.smem + L::q_taken);
   kx_mbar_wait(t.smem + L::full, 0);
   if (MODE != SV_LOAD_ONLY) {
-    uint32_t a[K_STEPS][4];
-    sv_load_keys<0, K_STEPS>(t, quarter, 0, a);
+    uint32_t a[K_STEPS][H][4];
+    sv_zero_scores<NT, H>(s);
 #pragma unroll
-    for (int j = 0; j < NT; j++) s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
-    sv_multiply_q<NT, 0, K_STEPS>(w, a, s);
+    for (int k = 0; k < K_STEPS; k += 3) {
+      if (k == 0) sv_load_keys<H, 0, 3>(t, quarter, t.smem, a);
+      if (k == 3) sv_load_keys<H, 3, 6>(t, quarter, t.smem, a);
+      if (k == 6) sv_load_keys<H, 6, 9>(t, quarter, t.smem, a);
+      if (k == 0) sv_multiply_q<NT, H, 0, 3>(w, a, s);
+      if (k == 3) sv_multiply_q<NT, H, 3, 6>(w, a, s);
+      if (k == 6) sv_multiply_q<NT, H, 6, 9>(w, a, s);
+    }
   }
   uint32_t stage = 0, lap = 0;
-  for (uint32_t i = 0; i < seg.tiles; i++) {
-    if (i + 1 < seg.tiles && ++stage == KVK_STAGES) stage = 0, lap ^= 1; /* the last turn repeats its own tile's products */
+#pragma unroll 1
+  for (uint32_t i = 0; i < turns; i++) {
+    if (i + 1 < turns && ++stage == L::stages) stage = 0, lap ^= 1; /* the last turn repeats its own tile's products */
+    kx_mbar_wait(t.smem + L::full + 8 * stage, lap);
     if (MODE != SV_LOAD_ONLY) {
-      sv_score_tile<NT>(p, t, seg, w, i, stage, lap, s);
+      sv_score_tile<NT, H>(p, t, seg, w, i, t.smem + stage * L::tile_bytes, s);
     } else {
-      kx_mbar_wait(t.smem + L::full + 8 * stage, lap);
       if (i >= 2) kx_mbar_wait(t.smem + L::unused + 8 * (i & 1), (i / 2 - 1) & 1);
+      ARRIVE(t.smem + L::ready + 8 * (i & 1));
     }
-    kx_sync_warp();
-    if (t.lane == 0) kx_mbar_arrive(t.smem + L::ready + 8 * (i & 1));
   }
-  sv_leave_sums<NT>(p, t, seg, w);
+  sv_leave_sums<NT, H>(p, t, seg, w);
+  ARRIVE(t.smem + L::q_taken); /* its second phase: the sums are there */
 }
 
 /* --- value warps --- */
 
-template <int NT>
-struct sv_values {
-  float o[8][NT][4]; /* O^T: 16 m + g (+ 8) of the warp's 128 columns; query rows 8 j + 2t, + 1 */
-  uint32_t row;      /* of the tile, that this lane helps to fetch */
-  int32_t slot;      /* of the next tile to fetch */
+/* The rows of the next tile that a lane helps to fetch, one of every 16. */
+template <int H>
+struct sv_rows {
+  int32_t slot[H];
+  uint32_t row;
 };
 
-template <int NT>
-KX_DEVICE int32_t sv_slot_of(const sv_params &p, const sv_segment &seg, const sv_values<NT> &v, uint32_t i) {
-  return i < seg.tiles ? sv_slot(p, seg.request, seg.first, seg.prefix, (seg.first_tile + i) * KVK_TILE + v.row) : -1;
+const uint32_t SLOT_LINE = 32, LINES_AHEAD = 8; /* slot numbers of a line of 128 bytes */
+
+/* Brings a line of slot numbers into the L2 long before they are read: from DRAM they would come later than the rows, which
+ * wait for them. */
+KX_DEVICE void sv_expect_slots(const sv_params &p, const sv_segment &seg, uint32_t key) {
+  if (key < seg.prefix) kx_prefetch(p.slots + seg.first + key);
 }
 
-/* Row `row` of a tile or of Q to `to`: 9 lines of 128 bytes, 8 lanes each. Without a row zeros, so that nothing unwanted meets a
- * weight of 0. Each line lands on one line of shared memory: at 1168 bytes from row to row, which spreads banks too, an H200's
- * copies were 3 to 4 times as slow. */
-KX_DEVICE void sv_copy_row(const sv_thread &t, uint32_t to, uint32_t row, const unsigned char *from, bool real) {
-  const uint32_t chunk = t.lane & 7, its = to + 16 * (chunk ^ (row & 7));
+template <int H>
+KX_DEVICE void sv_load_slots(const sv_params &p, const sv_segment &seg, uint32_t i, sv_rows<H> &r) {
 #pragma unroll
-  for (int line = 0; line < 9; line++) kx_copy16(its + (uint32_t)line * 128, from + 16 * chunk + line * 128, real);
+  for (int h = 0; h < H; h++) {
+    const uint32_t tile = H * i + (uint32_t)h;
+    r.slot[h] = tile < seg.tiles ? sv_slot(p, seg.request, seg.first, seg.prefix, (seg.first_tile + tile) * KVK_TILE + r.row) : -1;
+  }
 }
 
-/* The warp's 4 rows of a tile. */
-template <int NT, int MODE>
-KX_DEVICE void sv_fetch_tile(const sv_params &p, const sv_thread &t, const sv_values<NT> &v, int32_t slot, uint32_t stage) {
-  const uint32_t bar = t.smem + sv_smem<NT>::full + 8 * stage;
+/* Tile i into stage `stage`; asked for tile after tile. */
+template <int NT, int H, int MODE>
+KX_DEVICE void sv_fetch(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_rows<H> &r, uint32_t i, uint32_t stage) {
+  typedef sv_smem<NT, H> L;
+  const uint32_t full = t.smem + L::full + 8 * stage;
   if (MODE == SV_MMA_ONLY) {
-    kx_mbar_arrive(bar);
+    kx_mbar_arrive(full);
     return;
   }
-  const bool real = slot >= 0;
-  sv_copy_row(t, t.smem + stage * STAGE + v.row * PITCH, v.row, (const unsigned char *)p.kv + (real ? (int64_t)slot * p.kv_stride : 0), real);
-  kx_copy_arrive(bar);
+#pragma unroll
+  for (int h = 0; h < H; h++) {
+    const uint32_t row = (uint32_t)h * KVK_TILE + r.row;
+    const bool real = r.slot[h] >= 0;
+    sv_copy_row(t.lane, t.smem + stage * L::tile_bytes + row * PITCH, row, (const unsigned char *)p.kv + (real ? (int64_t)r.slot[h] * p.kv_stride : 0), real);
+  }
+  kx_copy_arrive(full);
+  sv_load_slots<H>(p, seg, i + 1, r);
+  if (t.warp == 4 && t.lane == 0) sv_expect_slots(p, seg, (seg.first_tile + H * i) * KVK_TILE + SLOT_LINE * LINES_AHEAD);
 }
 
-/* The group's rows of Q into the last three stages; missing rows are zeros. */
-template <int NT>
-KX_DEVICE void sv_fetch_q(const sv_params &p, const sv_thread &t, const sv_segment &seg, const sv_values<NT> &v) {
+/* The group's rows of Q; missing rows are zeros. */
+template <int NT, int H>
+KX_DEVICE void sv_fetch_q(const sv_params &p, const sv_thread &t, const sv_segment &seg, uint32_t first) {
+  typedef sv_smem<NT, H> L;
   const unsigned char *q = (const unsigned char *)p.q + (int64_t)seg.request * p.cut.rows * p.q_stride;
 #pragma unroll 1
-  for (uint32_t c = v.row; c < 8 * NT; c += 16) {
+  for (uint32_t c = first; c < 8 * NT; c += 16) {
     const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + c * (uint32_t)p.cut.row_stride;
     const bool real = c < (uint32_t)p.cut.group_rows && row < (uint32_t)p.cut.rows;
-    sv_copy_row(t, t.smem + (KVK_STAGES - 3) * STAGE + c * PITCH, c, real ? q + (int64_t)row * p.q_stride : q, real);
+    sv_copy_row(t.lane, t.smem + L::q_at + c * PITCH, c, real ? q + (int64_t)row * p.q_stride : q, real);
   }
-  kx_copy_arrive(t.smem + sv_smem<NT>::q_full);
+  kx_copy_arrive(t.smem + L::q_full);
 }
 
-KX_DEVICE void sv_zero_tiles(const sv_thread &t, uint32_t value_warp) {
-  const kx_u4 zero = {0, 0, 0, 0};
-  for (uint32_t at = 16 * (value_warp * 32 + t.lane); at < KVK_STAGES * STAGE; at += 16 * 128) kx_sts(t.smem + at, zero);
-}
-
-template <int NT>
-KX_DEVICE void sv_shrink(const sv_thread &t, sv_values<NT> &v, uint32_t i) {
-  typedef sv_smem<NT> L;
-  const uint32_t which = i & 1;
-  const kx_u4 flags = kx_lds_u4(t.smem + L::flag + 16 * which); /* of the warp that owns unit j: j % 4 */
-  if (!(flags.x | flags.y | flags.z | flags.w)) return;
+template <int NT, int H>
+KX_DEVICE void sv_shrink(const sv_thread &t, sv_values<NT> &v, uint32_t i, const kx_u4 &flags) {
+  typedef sv_smem<NT, H> L;
 #pragma unroll
   for (int j = 0; j < NT; j++)
-    if (j % 4 == 0 ? flags.x : j % 4 == 1 ? flags.y : j % 4 == 2 ? flags.z : flags.w) {
-      const kx_f2 f = kx_lds_f2(t.smem + L::factor + which * 4 * L::rows + 32 * (uint32_t)j + 8 * (t.lane & 3));
-#pragma unroll
-      for (int m = 0; m < 8; m++) {
-        v.o[m][j][0] *= f.x;
-        v.o[m][j][1] *= f.y;
-        v.o[m][j][2] *= f.x;
-        v.o[m][j][3] *= f.y;
-      }
-    }
+    if (j % 4 == 0 ? flags.x : j % 4 == 1 ? flags.y : j % 4 == 2 ? flags.z : flags.w)
+      sv_scale_unit<NT>(v, j, kx_lds_f2(t.smem + L::factor + (i & 1) * 4 * L::rows + 32 * (uint32_t)j + 8 * (t.lane & 3)));
 }
 
-/* O^T += V^T P^T for tile i. */
-template <int NT>
-KX_DEVICE void sv_multiply_v(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp, uint32_t i, uint32_t stage) {
-  typedef sv_smem<NT> L;
-  uint32_t b[NT + 1][2];
+/* O^T += V^T P^T for tile i at `tile`; what the first products need is read before the flags are looked at. */
+template <int NT, int H>
+KX_DEVICE void sv_value_tile(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp, uint32_t i, uint32_t tile) {
+  typedef sv_smem<NT, H> L;
+  const int AHEAD = NT > 5 && H == 1 ? 2 : VAHEAD; /* columns of 16; operands in flight */
+  uint32_t b[NT + 1][2], a[AHEAD][4];
+  const kx_u4 flags = kx_lds_u4(t.smem + L::flag + 16 * (i & 1)); /* of the warp that owns unit j: j % 4 */
   const uint32_t weights = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane & 15) * L::weight_stride + 16 * (t.lane >> 4);
   const uint32_t row = (t.lane & 7) + ((t.lane >> 4) << 3), chunk = (t.lane >> 3) & 1;
-  const uint32_t at = t.smem + stage * STAGE + row * PITCH + 16 * (chunk ^ (row & 7)) + 256 * value_warp;
+  const uint32_t at = sv_chunk(tile + row * PITCH + 256 * value_warp, row, chunk);
 #pragma unroll
-  for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], weights + 16 * (uint32_t)j);
-  if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], weights - 16 * (t.lane >> 4) + 16 * (NT - 1));
+  for (int n = 0; n < 8 * H + AHEAD; n++) {
+    const int done = n - AHEAD;
+    if (done >= 0)
 #pragma unroll
-  for (int m = 0; m < 8; m++) {
-    uint32_t a[4];
-    kx_ldmatrix4_trans(a, (at ^ 32 * (uint32_t)(m & 3)) + 128 * (uint32_t)(m >> 2));
+      for (int j = 0; j < NT; j++) kx_mma(v.o[done % 8][j], a[n % AHEAD], b[j][0], b[j][1]);
+    if (n == 0 || (H == 2 && done == 7)) {
+      const uint32_t its = weights + (uint32_t)(done > 0) * KVK_TILE * L::weight_stride;
 #pragma unroll
-    for (int j = 0; j < NT; j++) kx_mma(v.o[m][j], a, b[j][0], b[j][1]);
-  }
-}
-
-/* Divides by the sums and leaves the partial result as it lies in the registers. Unit j of 8 query rows: 512 pieces of 16
- * bytes, piece 128 value_warp + 32 n + lane; its words hold rows 2t (low half) and 2t + 1 of columns
- * 128 value_warp + 32 n + g, + 8, + 16, + 24. */
-template <int NT>
-KX_DEVICE void sv_leave_values(const sv_params &p, const sv_thread &t, const sv_segment &seg, const sv_values<NT> &v,
-                               uint32_t value_warp) {
-  typedef sv_smem<NT> L;
-  kx_u4 *to = (kx_u4 *)p.part_out + (uint64_t)seg.partial * NT * 512 + 128 * value_warp + t.lane;
-#pragma unroll
-  for (int j = 0; j < NT; j++) {
-    const kx_f2 inverse = kx_lds_f2(t.smem + L::inverse + 32 * (uint32_t)j + 8 * (t.lane & 3));
-#pragma unroll
-    for (int n = 0; n < 4; n++) {
-      const float *low = v.o[2 * n][j], *high = v.o[2 * n + 1][j];
-      const kx_u4 piece = {kx_pack_bf16(low[0] * inverse.x, low[1] * inverse.y), kx_pack_bf16(low[2] * inverse.x, low[3] * inverse.y),
-                           kx_pack_bf16(high[0] * inverse.x, high[1] * inverse.y), kx_pack_bf16(high[2] * inverse.x, high[3] * inverse.y)};
-      to[512 * j + 32 * n] = piece;
+      for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], its + 16 * (uint32_t)j);
+      if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], its - 16 * (t.lane >> 4) + 16 * (NT - 1));
     }
+    if (n < 8 * H) kx_ldmatrix4_trans(a[n % AHEAD], sv_step(at, (uint32_t)(n % 8)) + (uint32_t)(n / 8) * STAGE);
+    if (done == -1 && (flags.x | flags.y | flags.z | flags.w)) sv_shrink<NT, H>(t, v, i, flags);
   }
 }
 
-template <int NT, int MODE>
+template <int NT, int H, int MODE>
 KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_segment &seg, uint32_t value_warp) {
-  typedef sv_smem<NT> L;
+  typedef sv_smem<NT, H> L;
+  const uint32_t turns = sv_turns<H>(seg);
   sv_values<NT> v;
-  int32_t slots[KVK_STAGES];
-  v.row = 4 * value_warp + t.lane / 8;
-#pragma unroll
-  for (uint32_t i = 0; i < KVK_STAGES; i++) slots[i] = sv_slot_of<NT>(p, seg, v, i);
+  sv_rows<H> rows;
+  rows.row = 4 * value_warp + t.lane / 8;
+  if (t.lane < LINES_AHEAD && value_warp == 0) sv_expect_slots(p, seg, seg.first_tile * KVK_TILE + SLOT_LINE * t.lane);
+  sv_load_slots<H>(p, seg, 0, rows);
   if (MODE == SV_MMA_ONLY) { /* products of zeros, but for what is left of Q */
-    sv_zero_tiles(t, value_warp);
+    sv_zero_tiles(t.smem, L::stages * L::tile_bytes, 32 * value_warp + t.lane);
     kx_bar_sync(2, 128);
   }
-  sv_fetch_q<NT>(p, t, seg, v);
-#pragma unroll
-  for (uint32_t i = 0; i < KVK_STAGES - 3; i++)
-    if (i < seg.tiles) sv_fetch_tile<NT, MODE>(p, t, v, slots[i], i);
+  sv_fetch_q<NT, H>(p, t, seg, rows.row);
+#pragma unroll 1
+  for (uint32_t i = 0; i < L::stages && i < turns; i++) {
+    if (i == L::stages - L::q_stages) kx_mbar_wait(t.smem + L::q_taken, 0);
+    sv_fetch<NT, H, MODE>(p, t, seg, rows, i, i);
+  }
 #pragma unroll
   for (int m = 0; m < 8; m++)
 #pragma unroll
     for (int j = 0; j < NT; j++) v.o[m][j][0] = v.o[m][j][1] = v.o[m][j][2] = v.o[m][j][3] = 0;
-  v.slot = sv_slot_of<NT>(p, seg, v, KVK_STAGES);
-  kx_mbar_wait(t.smem + L::q_taken, 0);
-#pragma unroll
-  for (uint32_t i = KVK_STAGES - 3; i < KVK_STAGES; i++)
-    if (i < seg.tiles) sv_fetch_tile<NT, MODE>(p, t, v, slots[i], i);
-  uint32_t stage = 0, old_stage = 0, old_lap = 0, lap = 0;
-  for (uint32_t i = 0; i < seg.tiles; i++) {
-    if (i && i + KVK_STAGES - 1 < seg.tiles) {
-      kx_mbar_wait(t.smem + L::empty + 8 * old_stage, old_lap);
-      sv_fetch_tile<NT, MODE>(p, t, v, v.slot, old_stage);
-      v.slot = sv_slot_of<NT>(p, seg, v, i + KVK_STAGES);
+  const uint32_t lag = H == 2 ? LAG : 1; /* tile i - lag has left its place */
+  uint32_t stage = 0, next = L::stages, next_stage = 0;
+#pragma unroll 1
+  for (uint32_t i = 0; i < turns; i++) {
+    if (i >= lag && next < turns) {
+      kx_mbar_wait(t.smem + L::unused + 8 * ((i - lag) & 1), (i - lag) / 2 & 1);
+      sv_fetch<NT, H, MODE>(p, t, seg, rows, next++, next_stage);
+      if (++next_stage == L::stages) next_stage = 0;
     }
     kx_mbar_wait(t.smem + L::ready + 8 * (i & 1), i / 2 & 1);
-    if (MODE != SV_LOAD_ONLY) {
-      sv_shrink<NT>(t, v, i);
-      sv_multiply_v<NT>(t, v, value_warp, i, stage);
-    }
-    kx_sync_warp();
-    if (t.lane == 0) {
-      kx_mbar_arrive(t.smem + L::empty + 8 * stage);
-      kx_mbar_arrive(t.smem + L::unused + 8 * (i & 1));
-    }
-    old_stage = stage;
-    old_lap = lap;
-    if (++stage == KVK_STAGES) stage = 0, lap ^= 1;
+    if (MODE != SV_LOAD_ONLY) sv_value_tile<NT, H>(t, v, value_warp, i, t.smem + stage * L::tile_bytes);
+    ARRIVE(t.smem + L::unused + 8 * (i & 1)); /* its place, and its weights */
+    if (++stage == L::stages) stage = 0;
   }
-  kx_bar_sync(0, KVK_SPLIT_THREADS); /* the sums are there */
-  sv_leave_values<NT>(p, t, seg, v, value_warp);
+  kx_mbar_wait(t.smem + L::q_taken, 1); /* the sums are there */
+  sv_leave_values<NT>(p, seg, t.lane, v, value_warp, t.smem + L::inverse);
 }
 
-template <int NT, int MODE>
+template <int NT, int H, int MODE>
 KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
+  typedef sv_smem<NT, H> L;
+  if (!KX_HAS_SMEM(L::bytes)) return; /* not built where a block cannot have that much */
   const sv_thread t = {kx_smem(), kx_tid() % 32, kx_tid() / 32};
   kx_grid_release();
   const sv_list list = sv_survey(p, 0, t.lane); /* every warp for itself */
-  const uint32_t worker = list.aligned ? kx_block() / (uint32_t)p.cut.groups : kx_block();
-  const uint32_t length = (list.aligned ? 1 : (uint32_t)p.cut.groups) * list.total;
-  uint32_t at = p.fixed_tiles ? worker : worker * list.share;
-  const uint32_t end = p.fixed_tiles || length < at + list.share ? length : at + list.share;
-  if (worker >= list.workers) return; /* left over by the cut into equal groups */
-  while (at < end) {
-    if (t.warp == 0) sv_find_segment<NT>(p, t, list, at, end);
-    sv_reset<NT>(t);
+  sv_walk_of walk = sv_walk_list(p, list);
+  for (bool again = false; walk.at < walk.end; again = true) {
+    if (again) kx_bar_sync(0, KVK_SPLIT_THREADS); /* everybody is done with the barriers */
+    if (t.warp == 0) sv_find_segment(p, list, t.lane, walk.at, walk.end, t.smem + L::segment);
+    sv_reset<NT, H>(t, again);
     kx_bar_sync(0, KVK_SPLIT_THREADS);
-    const sv_segment seg = sv_read_segment<NT>(t);
-    if (t.warp < 4) {
-      sv_score_role<NT, MODE>(p, t, seg, (int)t.warp);
-      kx_bar_sync(0, KVK_SPLIT_THREADS);
-    } else {
-      sv_value_role<NT, MODE>(p, t, seg, t.warp - 4);
-    }
-    at += p.fixed_tiles ? p.blocks : seg.tiles;
+    const sv_segment seg = sv_read_segment(t.smem + L::segment);
+    if (t.warp < 4) sv_score_role<NT, H, MODE>(p, t, seg, (int)t.warp);
+    else sv_value_role<NT, H, MODE>(p, t, seg, t.warp - 4);
+    walk.at += walk.step ? walk.step : seg.tiles;
   }
 }
 
@@ -538,7 +551,7 @@ struct sv_sum { /* of one piece: even accumulators are query row 2t, odd ones 2t
 
 /* Up to AT_ONCE partials at once, on the scale of the largest. -inf where there is none; a NaN reaches sum and values. */
 template <int AT_ONCE>
-KX_DEVICE void sv_add(sv_sum &x, const kx_u4 v[AT_ONCE], const kx_f2 lse[AT_ONCE]) {
+KX_DEVICE void sv_add_partials(sv_sum &x, const kx_u4 v[AT_ONCE], const kx_f2 lse[AT_ONCE]) {
 #pragma unroll
   for (int q = 0; q < 2; q++) {
     float top = x.top[q];
@@ -576,7 +589,7 @@ KX_DEVICE void sv_walk(const sv_params &p, sv_range r, uint32_t unit, uint32_t t
       l[i] = s < r.count ? lse[(uint64_t)s * units * 4] : none;
       v[i] = s < r.count ? from[(uint64_t)s * units * 512] : zero;
     }
-    sv_add<AT_ONCE>(x, v, l);
+    sv_add_partials<AT_ONCE>(x, v, l);
   }
 }
 
@@ -656,13 +669,23 @@ KX_KERNEL KX_BOUNDS(512, BLOCKS) sv_merge_kernel(KX_PARAM sv_params p) {
   sv_put(p, request, group, unit, piece, x);
 }
 
-template <int NT>
+template <int NT, int H>
 const char *sv_start(kvk_kind kind, const kx_grid &grid, const sv_params &p) {
+  const int M = NT >= 5 ? NT : 5;
   kx_grid g = grid;
-  g.smem = sv_smem<NT>::bytes;
-  if (NT >= 5 && kind == KVK_LOAD_ONLY) return kx_launch(sv_kernel<NT >= 5 ? NT : 5, SV_LOAD_ONLY>, g, p);
-  if (NT >= 5 && kind == KVK_MMA_ONLY) return kx_launch(sv_kernel<NT >= 5 ? NT : 5, SV_MMA_ONLY>, g, p);
-  return kx_launch(sv_kernel<NT, SV_FULL>, g, p);
+  g.smem = sv_smem<NT, H>::bytes;
+  if (NT >= 5 && kind == KVK_LOAD_ONLY) return kx_launch(sv_kernel<M, H, SV_LOAD_ONLY>, g, p);
+  if (NT >= 5 && kind == KVK_MMA_ONLY) return kx_launch(sv_kernel<M, H, SV_MMA_ONLY>, g, p);
+  return kx_launch(sv_kernel<NT, H, SV_FULL>, g, p);
+}
+
+template <int H>
+const char *sv_start_units(kvk_kind kind, const kx_grid &grid, const sv_params &p) {
+  return p.cut.tiles8 == 1   ? sv_start<1, H>(kind, grid, p)
+         : p.cut.tiles8 == 2 ? sv_start<2, H>(kind, grid, p)
+         : p.cut.tiles8 == 3 ? sv_start<3, H>(kind, grid, p)
+         : p.cut.tiles8 == 5 ? sv_start<5, H>(kind, grid, p)
+                             : sv_start<6, H>(kind, grid, p);
 }
 
 /* One block an SM with as many teams as that allows; where even one team is more than that, two blocks an SM. The choice rests on
@@ -712,10 +735,6 @@ extern "C" const char *KX_NAME(split)(kvk_kind kind, const kvk_problem *problem,
                                       void *workspace, void *stream) {
   const sv_params p = sv_fill(kind, problem, options, workspace);
   const kx_grid grid = {p.blocks, 1, KVK_SPLIT_THREADS, 0, false, stream};
-  const char *failed = p.cut.tiles8 == 1   ? sv_start<1>(kind, grid, p)
-                       : p.cut.tiles8 == 2 ? sv_start<2>(kind, grid, p)
-                       : p.cut.tiles8 == 3 ? sv_start<3>(kind, grid, p)
-                       : p.cut.tiles8 == 5 ? sv_start<5>(kind, grid, p)
-                                           : sv_start<6>(kind, grid, p);
+  const char *failed = kvk_is_wide(p.cut.tiles8, options) ? sv_start_units<2>(kind, grid, p) : sv_start_units<1>(kind, grid, p);
   return failed ? failed : sv_start_merge(p, stream);
 }

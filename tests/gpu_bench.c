@@ -1,7 +1,7 @@
 /* Times of the attention kernels: one CUDA graph of the whole operation, L2 flushed before each run, median.
  *
  * gpu-bench-attn [key=value ...]: kind=split_verify,... heads=8,16 prefix=4096,... batch=1 queries=9 reps=30
- * slots=random,contiguous,resident blocks=0 min=0 fixed=0 pool=2000000
+ * slots=random,contiguous,resident blocks=0 min=0 fixed=0 pool=2000000 smem=0 (101376: as where a block may have no more)
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 typedef struct setup {
   long heads[16], prefix[16], batch[16], min[16], blocks[16];
-  int n_heads, n_prefix, n_batch, n_min, n_blocks, queries, reps, fixed;
+  int n_heads, n_prefix, n_batch, n_min, n_blocks, queries, reps, fixed, smem;
   long pool;
   char kinds[300], slots[100];
 } setup;
@@ -37,6 +37,7 @@ static void parse(int argc, char **argv, setup *s) {
     else if (!strncmp(argv[i], "queries", n)) s->queries = atoi(v);
     else if (!strncmp(argv[i], "reps", n)) s->reps = atoi(v);
     else if (!strncmp(argv[i], "fixed", n)) s->fixed = atoi(v);
+    else if (!strncmp(argv[i], "smem", n)) s->smem = atoi(v);
     else if (!strncmp(argv[i], "pool", n)) s->pool = atol(v);
     else if (!strncmp(argv[i], "kind", n)) (void)snprintf(s->kinds, sizeof s->kinds, "%s", v);
     else if (!strncmp(argv[i], "slots", n)) (void)snprintf(s->slots, sizeof s->slots, "%s", v);
@@ -173,6 +174,8 @@ int main(int argc, char **argv) {
     (void)printf("gpu-bench-attn: skipped, no GPU: %s\n", err.text);
     return 0;
   }
+  if (s.pool < MOST_KEYS + 2048) return fprintf(stderr, "gpu-bench-attn: pool=%ld, must be at least %d\n", s.pool, MOST_KEYS + 2048), 2;
+  o.smem_limit = s.smem;
   build(&a, &s);
   for (int kind = 0; kind < KVK_MERGE_STATE; kind++) {
     char padded[320], name[80];
