@@ -425,6 +425,7 @@ static kv_status replicate(rig *r, const kva_problem *p, unsigned group, kv_erro
 static kv_status count_rows(rig *r, const setup *s, size_t first, kv_error *err) {
   kvk_counting *counting = NULL;
   kv_error why = {KV_OK, ""};
+  if (r->plan->before_series) r->plan->before_series(r->plan->user); /* no other device is timed meanwhile */
   if (kvk_counting_open(r->device, NULL, &counting, &why)) {
     note(r->out, why.text);
     return KV_OK;

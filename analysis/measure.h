@@ -74,7 +74,7 @@ typedef struct kva_measure_plan {
   uint64_t seed;
   /* Called after each problem with all that is there so far, e.g. to save it; may be NULL. */
   kv_status (*after)(void *user, const struct kva_measured *measured, kv_error *err);
-  void (*before_series)(void *user); /* called before each timed series; may be NULL */
+  void (*before_series)(void *user); /* called before each timed series and counter pass; may be NULL */
   void *user;
   int at_once; /* devices that measure at the same time; 0: this one alone */
 } kva_measure_plan;
