@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gpu_device.h"
+#include "planted.h"
 
 static unsigned passed, failed;
 static kvk_options options;
@@ -404,10 +405,10 @@ int main(int argc, char **argv) {
   }
   const char *only = argc > 1 ? argv[1] : "all";
   GPU(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  const int quick = !strcmp(only, "quick"); /* for compute-sanitizer */
+  const int quick = !strcmp(only, "quick"), small = !strcmp(only, "small"); /* for compute-sanitizer */
   if (quick) {
     layouts_and_trees();
-  } else {
+  } else if (!small) {
     lengths();
     shapes();
     layouts_and_trees();
@@ -418,8 +419,9 @@ int main(int argc, char **argv) {
     deterministic();
     for (int k = 0; k < 4; k++) graph_replay(all_kinds[k]);
   }
-  masks_agree();
+  if (!small) masks_agree();
   merge_states();
+  verdict(gpu_run_plants(stream) == kvk_planted_count(), "planted kernels run", "");
   (void)printf("%u passed, %u failed\n", passed, failed);
   return failed ? 1 : 0;
 }
