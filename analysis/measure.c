@@ -493,6 +493,7 @@ static kv_status measure_open(rig *r, int device, kv_error *err) {
   r->out->origin.repeats = r->plan->repeats ? r->plan->repeats : 50;
   r->out->origin.seed = r->plan->seed;
   r->options = kvk_default_options(gpu->sms, gpu->major, gpu->minor);
+  r->options.smem_limit = (int)r->plan->smem_limit;
   if (r->plan->blocks_per_sm > 0) r->options.blocks = r->plan->blocks_per_sm * gpu->sms;
   return open_pool(r, err);
 }

@@ -52,18 +52,18 @@ static void describe_extend(const kvk_problem *p, const uint64_t *prefix, uint64
 }
 
 typedef struct split_list { /* attn_split.h: sv_survey() */
-  uint64_t total, workers, share;
+  uint64_t total, workers, share, keys; /* keys: of a tile */
   bool aligned;
 } split_list;
 
-static uint64_t tiles_of(const kvk_problem *p, uint64_t prefix) { return divide_up(keys_of(p, prefix), KVK_TILE); }
+static uint64_t tiles_of(const kvk_problem *p, const split_list *l, uint64_t prefix) { return divide_up(keys_of(p, prefix), l->keys); }
 
 static split_list survey(const kvk_problem *p, const kvk_options *o, const kvk_groups *g, const uint64_t *prefix) {
   const uint64_t blocks = (uint64_t)kvk_split_blocks(o), groups = (uint64_t)g->groups;
-  split_list l = {.aligned = blocks % groups * 32 <= blocks && groups <= blocks};
-  for (int i = 0; i < p->batch; i++) l.total += tiles_of(p, prefix[i]);
+  split_list l = {.aligned = blocks % groups * 32 <= blocks && groups <= blocks, .keys = (uint64_t)kvk_tile_keys(g, o)};
+  for (int i = 0; i < p->batch; i++) l.total += tiles_of(p, &l, prefix[i]);
   l.workers = l.aligned ? blocks / groups : blocks;
-  l.share = at_least(divide_up((l.aligned ? 1 : groups) * l.total, l.workers), (uint64_t)kvk_min_split_tiles(o));
+  l.share = at_least(divide_up((l.aligned ? 1 : groups) * l.total, l.workers), (uint64_t)kvk_min_split_tiles(o, (int)l.keys));
   return l;
 }
 
@@ -73,7 +73,7 @@ static uint64_t count_shares(const kvk_problem *p, const kvk_groups *g, const sp
   uint64_t segments = 0, at = 0;
   for (int i = 0; i < p->batch; i++)
     for (uint64_t c = 0; c < copies; c++) {
-      const uint64_t tiles = tiles_of(p, prefix[i]);
+      const uint64_t tiles = tiles_of(p, l, prefix[i]);
       if (tiles) segments += (at + tiles - 1) / l->share - at / l->share + 1;
       at += tiles;
     }
@@ -81,15 +81,15 @@ static uint64_t count_shares(const kvk_problem *p, const kvk_groups *g, const sp
 }
 
 /* Deterministic mode: piece k goes to block k % blocks; the busiest block's tiles. */
-static kv_status count_pieces(const kvk_problem *p, const kvk_options *o, const kvk_groups *g, const uint64_t *prefix,
-                              uint64_t *segments, uint64_t *busiest) {
-  const uint64_t blocks = (uint64_t)kvk_split_blocks(o), fixed = (uint64_t)(o->fixed_split_tokens / KVK_TILE);
+static kv_status count_pieces(const kvk_problem *p, const kvk_options *o, const kvk_groups *g, const split_list *l,
+                              const uint64_t *prefix, uint64_t *segments, uint64_t *busiest) {
+  const uint64_t blocks = (uint64_t)kvk_split_blocks(o), fixed = (uint64_t)o->fixed_split_tokens / l->keys;
   uint64_t *load = calloc(blocks, sizeof *load);
   if (!load) return KV_ERR_MEMORY;
   *segments = *busiest = 0;
   for (int i = 0; i < p->batch; i++)
     for (int c = 0; c < g->groups; c++)
-      for (uint64_t left = tiles_of(p, prefix[i]); left;) {
+      for (uint64_t left = tiles_of(p, l, prefix[i]); left;) {
         const uint64_t tiles = left < fixed ? left : fixed;
         load[*segments % blocks] += tiles;
         *busiest = at_least(*busiest, load[*segments % blocks]);
@@ -101,25 +101,27 @@ static kv_status count_pieces(const kvk_problem *p, const kvk_options *o, const 
 }
 
 /* split_verify.cu: sv_score_tile() of 4 warps, sv_multiply_v() of 4 warps, sv_fetch_tile(); then the merge. */
-static void describe_split(kvk_kind kind, const kvk_problem *p, const kvk_groups *g, uint64_t segments, kvk_structure *s) {
-  const double nt = g->tiles8, tiles = (double)s->tiles, parts = (double)segments, tile_bytes = (double)KVK_TILE * KVK_ROW_BYTES;
-  const bool loads = kind != KVK_MMA_ONLY, works = kind != KVK_LOAD_ONLY;
+static void describe_split(kvk_kind kind, const kvk_problem *p, const kvk_groups *g, const split_list *l, uint64_t segments,
+                           kvk_structure *s) {
+  const double nt = g->tiles8, tiles = (double)s->tiles, parts = (double)segments, keys = (double)l->keys, halves = keys / KVK_TILE;
+  const double tile_bytes = keys * KVK_ROW_BYTES;
+  const bool loads = kind != KVK_MMA_ONLY, works = kind != KVK_LOAD_ONLY, wide = l->keys > KVK_TILE;
   s->threads = KVK_SPLIT_THREADS;
-  s->smem = KVK_SPLIT_SMEM((uint32_t)g->tiles8);
+  s->smem = wide ? KVK_WIDE_SMEM((uint32_t)g->tiles8) : KVK_SPLIT_SMEM((uint32_t)g->tiles8);
   s->tile_rows = 8 * g->tiles8;
   s->used_rows = g->group_rows;
-  s->tile_tokens = KVK_TILE;
-  s->stages = KVK_STAGES;
+  s->tile_tokens = (int)l->keys;
+  s->stages = wide ? KVK_WIDE_STAGES : KVK_STAGES;
   s->row_groups = (uint64_t)g->groups;
   s->partials = segments * (uint64_t)g->group_rows;
   s->launches = 2;
   s->partial_bytes = parts * 8 * nt * (2.0 * KVK_LATENT + 4);
-  s->link_bytes = (loads ? tiles * (tile_bytes + 4 * KVK_TILE) : 0) + parts * g->group_rows * KVK_ROW_BYTES + 2 * s->partial_bytes + s->output_bytes;
-  s->smem_write_bytes = tiles * ((loads ? tile_bytes : 0) + (works ? (3 * 512 + 256) * nt : 0)) + parts * 8 * nt * KVK_ROW_BYTES;
-  s->smem_read_bytes = works ? tiles * (tile_bytes + KVK_TILE * 2.0 * KVK_LATENT + (3 * 512 + 4 * 256) * nt) + parts * 8 * nt * KVK_ROW_BYTES : 0;
-  s->mma_flops = works ? (tiles * (4 * 9 + 4 * 8) + parts * 4 * 9) * nt * MMA_FLOPS : 0; /* a segment's last turn repeats Q K^T */
-  s->exponentials = works ? tiles * 128 * (g->tiles8 > 4 ? 8 : 4) : 0;
-  s->barriers_per_tile = 1; /* beside 5 mbarrier phases */
+  s->link_bytes = (loads ? tiles * (tile_bytes + 4 * keys) : 0) + parts * g->group_rows * KVK_ROW_BYTES + 2 * s->partial_bytes + s->output_bytes;
+  s->smem_write_bytes = tiles * ((loads ? tile_bytes : 0) + (works ? halves * (3 * 512 + 256) * nt : 0)) + parts * 8 * nt * KVK_ROW_BYTES;
+  s->smem_read_bytes = works ? tiles * (tile_bytes + keys * 2.0 * KVK_LATENT + halves * (3 * 512 + 4 * 256) * nt) + parts * 8 * nt * KVK_ROW_BYTES : 0;
+  s->mma_flops = works ? halves * (tiles * (4 * 9 + 4 * 8) + parts * 4 * 9) * nt * MMA_FLOPS : 0; /* a segment's last turn repeats Q K^T */
+  s->exponentials = works ? tiles * halves * 128 * (g->tiles8 > 4 ? 8 : 4) : 0;
+  s->barriers_per_tile = 1; /* beside 3 mbarrier phases */
   (void)p;
 }
 
@@ -152,10 +154,10 @@ kv_status kvk_describe(kvk_kind kind, const kvk_problem *p, const kvk_options *o
       const split_list l = survey(p, o, &g, prefix);
       uint64_t segments = count_shares(p, &g, &l, prefix);
       s->tiles_per_block = l.share < l.total * (l.aligned ? 1 : (uint64_t)g.groups) ? l.share : l.total * (l.aligned ? 1 : (uint64_t)g.groups);
-      if (o->fixed_split_tokens > 0) status = count_pieces(p, o, &g, prefix, &segments, &s->tiles_per_block);
+      if (o->fixed_split_tokens > 0) status = count_pieces(p, o, &g, &l, prefix, &segments, &s->tiles_per_block);
       s->blocks = (uint64_t)kvk_split_blocks(o);
       s->tiles = l.total * (uint64_t)g.groups;
-      describe_split(kind, p, &g, segments, s);
+      describe_split(kind, p, &g, &l, segments, s);
     }
   }
   s->warps = s->threads / 32;

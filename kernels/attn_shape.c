@@ -16,14 +16,15 @@ kvk_options kvk_default_options(int sms, int major, int minor) {
 
 int kvk_split_blocks(const kvk_options *options) { return options->blocks > 0 ? options->blocks : options->sms; }
 
-int kvk_min_split_tiles(const kvk_options *options) {
-  int tokens = options->min_split_tokens > 0 ? options->min_split_tokens : 64;
-  return (tokens + KVK_TILE - 1) / KVK_TILE;
+int kvk_tile_keys(const kvk_groups *groups, const kvk_options *options) {
+  const int has = options->capability >= 90 && options->capability < 120; /* 227 KB: sm_90, sm_100, sm_103, sm_110 */
+  const int may = options->smem_limit <= 0 || (unsigned)options->smem_limit >= KVK_WIDE_SMEM((unsigned)groups->tiles8);
+  return has && may && options->fixed_split_tokens % (2 * KVK_TILE) == 0 ? 2 * KVK_TILE : KVK_TILE;
 }
 
-int kvk_is_wide(int tiles8, const kvk_options *options) {
-  const bool has = options->capability >= 90 && options->capability < 120;
-  return has && (options->smem_limit <= 0 || (unsigned)options->smem_limit >= KVK_WIDE_SMEM((unsigned)tiles8));
+int kvk_min_split_tiles(const kvk_options *options, int tile_keys) {
+  int tokens = options->min_split_tokens > 0 ? options->min_split_tokens : 64;
+  return (tokens + tile_keys - 1) / tile_keys;
 }
 
 kvk_groups kvk_cut_rows(kvk_kind kind, int queries, int heads) {

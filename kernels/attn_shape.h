@@ -12,16 +12,16 @@ extern "C" {
 enum {
   KVK_ROW_VALUES = KVK_LATENT + KVK_ROPE,
   KVK_ROW_BYTES = 2 * KVK_ROW_VALUES,
-  KVK_TILE = 16,         /* keys a tile of the split kernels: the k of one mma, and the m of another */
+  KVK_TILE = 16,         /* keys of one mma, its m or its k; a tile of the split kernels has one or two times as many */
   KVK_GROUP_ROWS = 48,   /* query rows a block holds at most: 48 x 512 accumulators and 48 x 576 of Q in registers */
   KVK_SPLIT_THREADS = 256,
-  KVK_STAGES = 4,
-  KVK_WIDE_STAGES = 5,    /* of 32 keys each, where a block may have KVK_WIDE_SMEM() */
+  KVK_STAGES = 4,        /* tiles of 16 keys in shared memory */
+  KVK_WIDE_STAGES = 5,   /* of 32 keys, where a block may have KVK_WIDE_SMEM() */
   KVK_WIDE_LIMIT = 232448 /* what a block may use on sm_90 and sm_100 */
 };
 
-/* Bytes of shared memory a block of the split kernels uses with that many units of 8 query rows; split_verify.cu checks it. WIDE:
- * where tiles are taken two at a time. */
+/* Bytes of shared memory a block of the split kernels uses with that many units of 8 query rows, tiles having 16 or 32 keys;
+ * split_verify.cu checks it. */
 #define KVK_SPLIT_SMEM(tiles8) (KVK_STAGES * 16u * KVK_ROW_BYTES + 3680u * (tiles8) + 144u)
 #define KVK_WIDE_SMEM(tiles8) (KVK_WIDE_STAGES * 32u * KVK_ROW_BYTES + 6240u * (tiles8) + 1024u * ((tiles8) | 1u) + 152u)
 
@@ -40,9 +40,9 @@ kvk_groups kvk_cut_rows(kvk_kind kind, int queries, int heads);
 /* Partial results a launch may write at most. */
 uint64_t kvk_most_partials(const kvk_groups *groups, const kvk_problem *problem, const kvk_options *options);
 int kvk_split_blocks(const kvk_options *options);
-int kvk_min_split_tiles(const kvk_options *options);
-/* Whether tiles are taken two at a time: a block has enough shared memory, by the GPU and by the options. */
-int kvk_is_wide(int tiles8, const kvk_options *options);
+/* Keys a tile: 32 where the GPU and the options leave a block KVK_WIDE_SMEM() and fixed splits are a multiple of it, else 16. */
+int kvk_tile_keys(const kvk_groups *groups, const kvk_options *options);
+int kvk_min_split_tiles(const kvk_options *options, int tile_keys);
 
 /* The launchers of the .cu files; text of what went wrong, or NULL. `stream` is a cudaStream_t or a kx_emu_run. */
 #define KVK_DECLARE_LAUNCHERS(prefix)                                                                               \

@@ -1,6 +1,6 @@
 /* attn_split.h - device code that split_verify and its merge share: who works on which keys. Included by .cu files.
  *
- * Keys of request i, prefix then tree block, are cut into tiles of 16; the tiles of all (request, group of query rows)
+ * Keys of request i, prefix then tree block, are cut into tiles of 16 or 32; the tiles of all (request, group of query rows)
  * stand in one list, request by request, group by group. By default block b takes the b-th equal share of that list,
  * so it may end one request and begin the next; with fixed_tiles > 0 every (request, group) is cut at multiples of
  * fixed_tiles and block b takes the pieces b, b + blocks, ... A run of tiles of one (request, group) is a segment and
@@ -23,7 +23,7 @@ struct sv_params {
   float scale_log2;         /* scale * log2(e) */
   int batch, queries, heads, tree, mask_kind;
   kvk_groups cut;
-  uint32_t blocks, min_tiles, fixed_tiles;
+  uint32_t tile_keys, blocks, min_tiles, fixed_tiles;
 };
 
 /* The list of all tiles, or pieces with fixed_tiles: "units". */
@@ -44,7 +44,7 @@ KX_DEVICE uint32_t sv_prefix(const sv_params &p, uint32_t request) {
   return (uint32_t)(p.indptr[request + 1] - p.indptr[request]);
 }
 KX_DEVICE uint32_t sv_tiles(const sv_params &p, uint32_t request) {
-  return (sv_prefix(p, request) + (uint32_t)p.tree + KVK_TILE - 1) / KVK_TILE;
+  return (sv_prefix(p, request) + (uint32_t)p.tree + p.tile_keys - 1) / p.tile_keys;
 }
 KX_DEVICE uint32_t sv_units(const sv_params &p, uint32_t tiles) {
   return p.fixed_tiles ? (tiles + p.fixed_tiles - 1) / p.fixed_tiles : tiles;

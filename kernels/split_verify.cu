@@ -1,35 +1,22 @@
 /* split_verify: all query rows of a request share each KV row that a block fetches.
  *
- * A block of 8 warps holds up to 48 query rows and walks tiles of 16 keys. With keys and values as the m side of
- * mma.m16n8k16 (S^T = K Q^T, O^T = V^T P^T), query rows come in units of 8: 36 rows waste 4, 48 none.
+ * A block of 8 warps holds up to 48 query rows and walks tiles of 16 H keys: H = 2 where a block has the shared memory (sm_90,
+ * sm_100), else 1. With keys and values as the m side of mma.m16n8k16 (S^T = K Q^T, O^T = V^T P^T), query rows come in units of 8:
+ * 36 rows waste 4, 48 none.
  *   - 4 score warps: each multiplies a quarter of the 576 columns, its quarter of Q resident in registers; the partial
  *     scores are exchanged lane by lane through shared memory, and each warp finishes the units of query rows it owns
  *     (unit u: warp u % 4): softmax weights to shared memory. The products of the next tile are issued between the steps
  *     of this tile's softmax, the first of its keys loaded before the exchange, so that latencies (exchange, votes,
  *     exponentials) are covered.
  *   - 4 value warps: each holds 128 of the 512 output columns for all query rows in registers, multiplies weights and
- *     tile, and while it waits for weights fetches 4 of the 16 rows of a tile to come (cp.async, 8 lanes a row; bulk copies
- *     of whole rows were tried on an H200 and are slower there: 0.65 us a tile of 16 rows against 0.48).
+ *     tile, and before it waits for weights fetches 4 H of the 16 H rows of a tile to come (cp.async, 8 lanes a row).
  * A tile's life: fetched; multiplied with Q while its predecessor is softened; softened; multiplied with the weights. 4 tiles
- * in shared memory; with the exchange 96 KB, <= 101,376 B. Chunk c of 16 bytes of a line lies at c ^ (row % 8), so that 8 rows spread over
- * the banks.
+ * of 16 keys in shared memory, with the exchange 96 KB, <= 101,376 B; or 5 of 32, 224 KB.
  *
  * The running maximum of a query row is raised only when a logit exceeds it by 2^8 (weights then stay far inside bf16's
  * range); raised rows leave a factor for the value warps' accumulators.
  */
 #include "split_parts.h"
-#ifndef VAHEAD
-#define VAHEAD 3
-#endif
-#ifndef ARRIVE_ALL
-#define ARRIVE_ALL 1
-#endif
-#ifndef FREE_TEST
-#define FREE_TEST 1
-#endif
-#ifndef LAG
-#define LAG 1
-#endif
 namespace {
 
 const int K_STEPS = KVK_ROW_VALUES / 4 / 16; /* of one score warp: a quarter of the columns, 8 of latent and 1 of rope */
@@ -66,17 +53,8 @@ KX_DEVICE void sv_reset(const sv_thread &t, bool again) {
   if (t.warp != 1 || 8 * t.lane >= L::bytes - L::bars) return;
   const uint32_t at = L::bars + 8 * t.lane;
   if (again) kx_mbar_inval(t.smem + at);
-#if ARRIVE_ALL
   kx_mbar_init(t.smem + at, 128);
-#else
-  kx_mbar_init(t.smem + at, at < L::ready || at == L::q_full ? 128 : 4);
-#endif
 }
-#if ARRIVE_ALL
-#define ARRIVE(bar) kx_mbar_arrive(bar)
-#else
-#define ARRIVE(bar) do { kx_sync_warp(); if (t.lane == 0) kx_mbar_arrive(bar); } while (0)
-#endif
 
 /* --- score warps --- */
 
@@ -202,9 +180,9 @@ KX_DEVICE void sv_hide(const sv_params &p, const sv_thread &t, const sv_segment 
   uint32_t seen = 0;
 #pragma unroll 1
   for (uint32_t e = 0; e < 8 * H; e++) { /* bit 4 H o + 4 h + c */
-    const uint32_t its = tile + e / 4 % H, key = (seg.first_tile + its) * KVK_TILE + t.lane / 4 + (e & 2) * 4;
+    const uint32_t key = tile * H * KVK_TILE + e / 4 % H * KVK_TILE + t.lane / 4 + (e & 2) * 4;
     const uint32_t column = 8 * ((uint32_t)quarter + (e / (4 * H)) * 4) + 2 * (t.lane & 3) + (e & 1);
-    if (its < seg.tiles && sv_visible(p, seg, column, key)) seen |= 1u << e;
+    if (sv_visible(p, seg, column, key)) seen |= 1u << e;
   }
 #pragma unroll
   for (int e = 0; e < 8 * H; e++)
@@ -319,13 +297,13 @@ KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, const sv_se
   sv_add<NT, H>(x, v);
   sv_add<NT, H>(x, u);
   sv_receive<NT, H>(t, w.quarter, i, 2, v);
-  const bool free = i < 2 || (FREE_TEST && kx_mbar_test(unused, (i / 2 - 1) & 1));
+  const bool free = i < 2 || kx_mbar_test(unused, (i / 2 - 1) & 1);
   sv_multiply_q<NT, H, A, B>(w, a, s);
   sv_load_keys<H, B, C>(t, w.quarter, next, a);
   sv_add<NT, H>(x, v);
 #pragma unroll
   for (int e = 0; e < 8 * H; e++) x[e / (4 * H)][e / 4 % H][e % 4] *= p.scale_log2;
-  if ((seg.first_tile + H * (i + 1)) * KVK_TILE > seg.prefix || H * (i + 1) > seg.tiles) sv_hide<H>(p, t, seg, w.quarter, H * i, x);
+  if ((seg.first_tile + i + 1) * H * KVK_TILE > seg.prefix) sv_hide<H>(p, t, seg, w.quarter, seg.first_tile + i, x);
   const bool over = sv_over<NT, H>(w, x);
   if (!free) kx_mbar_wait(unused, (i / 2 - 1) & 1);
   if (over) sv_raise<NT, H>(t, w, i, x);
@@ -333,53 +311,44 @@ KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, const sv_se
   sv_load_keys<H, C, K_STEPS>(t, w.quarter, next, a);
   if (t.lane == 0) kx_sts(t.smem + L::flag + 16 * (i & 1) + 4 * (uint32_t)w.quarter, (uint32_t)over);
   sv_weigh<NT, H>(t, w, i, x);
-  ARRIVE(t.smem + L::ready + 8 * (i & 1));
+  kx_mbar_arrive(t.smem + L::ready + 8 * (i & 1));
   sv_multiply_q<NT, H, C, K_STEPS>(w, a, s);
 }
-
-template <int H>
-KX_DEVICE uint32_t sv_turns(const sv_segment &seg) { return (seg.tiles + H - 1) / H; }
 
 template <int NT, int H, int MODE>
 KX_DEVICE void sv_score_role(const sv_params &p, const sv_thread &t, const sv_segment &seg, int quarter) {
   typedef sv_smem<NT, H> L;
   sv_scores<NT> w;
   float s[H][NT][4];
-  const uint32_t turns = sv_turns<H>(seg);
   w.quarter = quarter;
 #pragma unroll
   for (int e = 0; e < 4; e++) w.sum[e / 2][e % 2] = 0, w.top[e / 2][e % 2] = -kx_inf();
   kx_mbar_wait(t.smem + L::q_full, 0);
   sv_take_q<NT>(t, t.smem + L::q_at, w);
-  ARRIVE(t.smem + L::q_taken);
+  kx_mbar_arrive(t.smem + L::q_taken);
   kx_mbar_wait(t.smem + L::full, 0);
   if (MODE != SV_LOAD_ONLY) {
     uint32_t a[K_STEPS][H][4];
     sv_zero_scores<NT, H>(s);
-#pragma unroll
-    for (int k = 0; k < K_STEPS; k += 3) {
-      if (k == 0) sv_load_keys<H, 0, 3>(t, quarter, t.smem, a);
-      if (k == 3) sv_load_keys<H, 3, 6>(t, quarter, t.smem, a);
-      if (k == 6) sv_load_keys<H, 6, 9>(t, quarter, t.smem, a);
-      if (k == 0) sv_multiply_q<NT, H, 0, 3>(w, a, s);
-      if (k == 3) sv_multiply_q<NT, H, 3, 6>(w, a, s);
-      if (k == 6) sv_multiply_q<NT, H, 6, 9>(w, a, s);
-    }
+    sv_load_keys<H, 0, 5>(t, quarter, t.smem, a);
+    sv_multiply_q<NT, H, 0, 5>(w, a, s);
+    sv_load_keys<H, 5, K_STEPS>(t, quarter, t.smem, a);
+    sv_multiply_q<NT, H, 5, K_STEPS>(w, a, s);
   }
   uint32_t stage = 0, lap = 0;
 #pragma unroll 1
-  for (uint32_t i = 0; i < turns; i++) {
-    if (i + 1 < turns && ++stage == L::stages) stage = 0, lap ^= 1; /* the last turn repeats its own tile's products */
+  for (uint32_t i = 0; i < seg.tiles; i++) {
+    if (i + 1 < seg.tiles && ++stage == L::stages) stage = 0, lap ^= 1; /* the last turn repeats its own tile's products */
     kx_mbar_wait(t.smem + L::full + 8 * stage, lap);
     if (MODE != SV_LOAD_ONLY) {
       sv_score_tile<NT, H>(p, t, seg, w, i, t.smem + stage * L::tile_bytes, s);
     } else {
       if (i >= 2) kx_mbar_wait(t.smem + L::unused + 8 * (i & 1), (i / 2 - 1) & 1);
-      ARRIVE(t.smem + L::ready + 8 * (i & 1));
+      kx_mbar_arrive(t.smem + L::ready + 8 * (i & 1));
     }
   }
   sv_leave_sums<NT, H>(p, t, seg, w);
-  ARRIVE(t.smem + L::q_taken); /* its second phase: the sums are there */
+  kx_mbar_arrive(t.smem + L::q_taken); /* its second phase: the sums are there */
 }
 
 /* --- value warps --- */
@@ -402,10 +371,8 @@ KX_DEVICE void sv_expect_slots(const sv_params &p, const sv_segment &seg, uint32
 template <int H>
 KX_DEVICE void sv_load_slots(const sv_params &p, const sv_segment &seg, uint32_t i, sv_rows<H> &r) {
 #pragma unroll
-  for (int h = 0; h < H; h++) {
-    const uint32_t tile = H * i + (uint32_t)h;
-    r.slot[h] = tile < seg.tiles ? sv_slot(p, seg.request, seg.first, seg.prefix, (seg.first_tile + tile) * KVK_TILE + r.row) : -1;
-  }
+  for (int h = 0; h < H; h++)
+    r.slot[h] = i < seg.tiles ? sv_slot(p, seg.request, seg.first, seg.prefix, ((seg.first_tile + i) * H + (uint32_t)h) * KVK_TILE + r.row) : -1;
 }
 
 /* Tile i into stage `stage`; asked for tile after tile. */
@@ -413,19 +380,17 @@ template <int NT, int H, int MODE>
 KX_DEVICE void sv_fetch(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_rows<H> &r, uint32_t i, uint32_t stage) {
   typedef sv_smem<NT, H> L;
   const uint32_t full = t.smem + L::full + 8 * stage;
-  if (MODE == SV_MMA_ONLY) {
-    kx_mbar_arrive(full);
-    return;
-  }
+  if (MODE == SV_MMA_ONLY) kx_mbar_arrive(full);
 #pragma unroll
-  for (int h = 0; h < H; h++) {
+  for (int h = 0; h < H && MODE != SV_MMA_ONLY; h++) {
     const uint32_t row = (uint32_t)h * KVK_TILE + r.row;
     const bool real = r.slot[h] >= 0;
     sv_copy_row(t.lane, t.smem + stage * L::tile_bytes + row * PITCH, row, (const unsigned char *)p.kv + (real ? (int64_t)r.slot[h] * p.kv_stride : 0), real);
   }
+  if (MODE == SV_MMA_ONLY) return;
   kx_copy_arrive(full);
   sv_load_slots<H>(p, seg, i + 1, r);
-  if (t.warp == 4 && t.lane == 0) sv_expect_slots(p, seg, (seg.first_tile + H * i) * KVK_TILE + SLOT_LINE * LINES_AHEAD);
+  if (t.warp == 4 && t.lane == 0) sv_expect_slots(p, seg, (seg.first_tile + i) * H * KVK_TILE + SLOT_LINE * LINES_AHEAD);
 }
 
 /* The group's rows of Q; missing rows are zeros. */
@@ -455,7 +420,7 @@ KX_DEVICE void sv_shrink(const sv_thread &t, sv_values<NT> &v, uint32_t i, const
 template <int NT, int H>
 KX_DEVICE void sv_value_tile(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp, uint32_t i, uint32_t tile) {
   typedef sv_smem<NT, H> L;
-  const int AHEAD = NT > 5 && H == 1 ? 2 : VAHEAD; /* columns of 16; operands in flight */
+  const int AHEAD = NT == 6 && H == 1 ? 2 : 3; /* columns of 16; operands in flight */
   uint32_t b[NT + 1][2], a[AHEAD][4];
   const kx_u4 flags = kx_lds_u4(t.smem + L::flag + 16 * (i & 1)); /* of the warp that owns unit j: j % 4 */
   const uint32_t weights = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane & 15) * L::weight_stride + 16 * (t.lane >> 4);
@@ -481,38 +446,36 @@ KX_DEVICE void sv_value_tile(const sv_thread &t, sv_values<NT> &v, uint32_t valu
 template <int NT, int H, int MODE>
 KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_segment &seg, uint32_t value_warp) {
   typedef sv_smem<NT, H> L;
-  const uint32_t turns = sv_turns<H>(seg);
   sv_values<NT> v;
   sv_rows<H> rows;
   rows.row = 4 * value_warp + t.lane / 8;
-  if (t.lane < LINES_AHEAD && value_warp == 0) sv_expect_slots(p, seg, seg.first_tile * KVK_TILE + SLOT_LINE * t.lane);
+  if (t.lane < LINES_AHEAD && value_warp == 0) sv_expect_slots(p, seg, seg.first_tile * H * KVK_TILE + SLOT_LINE * t.lane);
   sv_load_slots<H>(p, seg, 0, rows);
   if (MODE == SV_MMA_ONLY) { /* products of zeros, but for what is left of Q */
     sv_zero_tiles(t.smem, L::stages * L::tile_bytes, 32 * value_warp + t.lane);
     kx_bar_sync(2, 128);
   }
   sv_fetch_q<NT, H>(p, t, seg, rows.row);
+  uint32_t first = 0;
 #pragma unroll 1
-  for (uint32_t i = 0; i < L::stages && i < turns; i++) {
-    if (i == L::stages - L::q_stages) kx_mbar_wait(t.smem + L::q_taken, 0);
-    sv_fetch<NT, H, MODE>(p, t, seg, rows, i, i);
-  }
+  for (; first < L::stages - L::q_stages && first < seg.tiles; first++) sv_fetch<NT, H, MODE>(p, t, seg, rows, first, first);
+  kx_mbar_wait(t.smem + L::q_taken, 0);
+#pragma unroll 1
+  for (; first < L::stages && first < seg.tiles; first++) sv_fetch<NT, H, MODE>(p, t, seg, rows, first, first);
 #pragma unroll
   for (int m = 0; m < 8; m++)
 #pragma unroll
     for (int j = 0; j < NT; j++) v.o[m][j][0] = v.o[m][j][1] = v.o[m][j][2] = v.o[m][j][3] = 0;
-  const uint32_t lag = H == 2 ? LAG : 1; /* tile i - lag has left its place */
-  uint32_t stage = 0, next = L::stages, next_stage = 0;
+  uint32_t stage = 0;
 #pragma unroll 1
-  for (uint32_t i = 0; i < turns; i++) {
-    if (i >= lag && next < turns) {
-      kx_mbar_wait(t.smem + L::unused + 8 * ((i - lag) & 1), (i - lag) / 2 & 1);
-      sv_fetch<NT, H, MODE>(p, t, seg, rows, next++, next_stage);
-      if (++next_stage == L::stages) next_stage = 0;
+  for (uint32_t i = 0; i < seg.tiles; i++) {
+    if (i && i + L::stages - 1 < seg.tiles) { /* into the place of the tile before, once all value warps are done with it */
+      kx_mbar_wait(t.smem + L::unused + 8 * ((i - 1) & 1), (i - 1) / 2 & 1);
+      sv_fetch<NT, H, MODE>(p, t, seg, rows, i + L::stages - 1, (stage ? stage : L::stages) - 1);
     }
     kx_mbar_wait(t.smem + L::ready + 8 * (i & 1), i / 2 & 1);
     if (MODE != SV_LOAD_ONLY) sv_value_tile<NT, H>(t, v, value_warp, i, t.smem + stage * L::tile_bytes);
-    ARRIVE(t.smem + L::unused + 8 * (i & 1)); /* its place, and its weights */
+    kx_mbar_arrive(t.smem + L::unused + 8 * (i & 1)); /* its place, and its weights */
     if (++stage == L::stages) stage = 0;
   }
   kx_mbar_wait(t.smem + L::q_taken, 1); /* the sums are there */
@@ -533,8 +496,11 @@ KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
     sv_reset<NT, H>(t, again);
     kx_bar_sync(0, KVK_SPLIT_THREADS);
     const sv_segment seg = sv_read_segment(t.smem + L::segment);
-    if (t.warp < 4) sv_score_role<NT, H, MODE>(p, t, seg, (int)t.warp);
-    else sv_value_role<NT, H, MODE>(p, t, seg, t.warp - 4);
+    if (t.warp < 4) {
+      sv_score_role<NT, H, MODE>(p, t, seg, (int)t.warp);
+    } else {
+      sv_value_role<NT, H, MODE>(p, t, seg, t.warp - 4);
+    }
     walk.at += walk.step ? walk.step : seg.tiles;
   }
 }
@@ -724,8 +690,9 @@ sv_params sv_fill(kvk_kind kind, const kvk_problem *x, const kvk_options *o, voi
   p.tree = x->tree_slots ? x->queries : 0;
   p.mask_kind = x->mask_kind;
   p.blocks = (uint32_t)kvk_split_blocks(o);
-  p.min_tiles = (uint32_t)kvk_min_split_tiles(o);
-  p.fixed_tiles = (uint32_t)(o->fixed_split_tokens / KVK_TILE);
+  p.tile_keys = (uint32_t)kvk_tile_keys(&p.cut, o);
+  p.min_tiles = (uint32_t)kvk_min_split_tiles(o, (int)p.tile_keys);
+  p.fixed_tiles = (uint32_t)o->fixed_split_tokens / p.tile_keys;
   return p;
 }
 
@@ -735,6 +702,6 @@ extern "C" const char *KX_NAME(split)(kvk_kind kind, const kvk_problem *problem,
                                       void *workspace, void *stream) {
   const sv_params p = sv_fill(kind, problem, options, workspace);
   const kx_grid grid = {p.blocks, 1, KVK_SPLIT_THREADS, 0, false, stream};
-  const char *failed = kvk_is_wide(p.cut.tiles8, options) ? sv_start_units<2>(kind, grid, p) : sv_start_units<1>(kind, grid, p);
+  const char *failed = p.tile_keys == 2 * KVK_TILE ? sv_start_units<2>(kind, grid, p) : sv_start_units<1>(kind, grid, p);
   return failed ? failed : sv_start_merge(p, stream);
 }

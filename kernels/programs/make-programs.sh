@@ -29,12 +29,13 @@ program() { # NAME FUNCTION KEY SUBSTITUTIONS [HINTS [MORE]]: models/kernels/KEY
   echo "$out/$3.ini"
 }
 
-smem() { # bytes of shared memory of a split kernel's block, by its number of units
-  "$work/smem" "$1"
+smem() { # HALVES UNITS: bytes of shared memory of a split kernel's block
+  "$work/smem" "$1" "$2"
 }
 
 printf '%s\n' '#include <stdio.h>' '#include <stdlib.h>' '#include "attn_shape.h"' \
-  'int main(int n, char **v) { return n < 2 || printf("%u\n", KVK_SPLIT_SMEM((unsigned)atoi(v[1]))) < 0; }' >"$work/smem.c"
+  'int main(int n, char **v) { unsigned u = n < 3 ? 0 : (unsigned)atoi(v[2]);' \
+  '  return printf("%u\n", u && v[1][0] == 50 ? KVK_WIDE_SMEM(u) : KVK_SPLIT_SMEM(u)) < 0; }' >"$work/smem.c"
 cc -Itraces -Imodels -Ikernels "$work/smem.c" -o "$work/smem"
 listing extend_serial
 for tile in 32 64; do
@@ -51,23 +52,28 @@ merge() { # TEAMS AT_ONCE BLOCKS ROOM
     $drop" "$here/merge.hints"
 }
 
-# units of 8 query rows; score warps 1 to 3 that own as many units as warp 0, and that own one less
-split() { # NAME DESCRIPTION UNITS OWNERS OTHERS
+# halves: tiles of 16 keys, or of 32 where a block has the shared memory; units of 8 query rows; score warps 1 to 3 that own as
+# many units as warp 0, and that own one less
+split() { # NAME DESCRIPTION HALVES UNITS OWNERS OTHERS
   drop=
-  if [ "$4" = 0 ]; then drop="$drop;/^;owners/,/^;end/d"; fi
-  if [ "$5" = 0 ]; then drop="$drop;/^;others/,/^;end/d"; fi
+  if [ "$5" = 0 ]; then drop="$drop;/^;owners/,/^;end/d"; fi
+  if [ "$6" = 0 ]; then drop="$drop;/^;others/,/^;end/d"; fi
   clash=1
-  while [ "$clash" -lt 8 ] && [ $(($3 % (2 * clash))) = 0 ]; do clash=$((2 * clash)); done
-  clashes=1 # the first of a tile in the order of the machine code: a row's, three of weights, the other rows'
-  if [ "$3" = 6 ]; then clashes=1,2,2,2,1,1,1,1,1,1,1; fi
-  program split_verify "sv_kernelILi${3}ELi0E" "$1_$3" "s/@NAME@/$1/g; s/@DESCRIPTION@/$2/; s/@UNITS@/$3/g; s/@CLASH@/$clash/; s/@CLASHES@/$clashes/
-    s/@OWNERS@/$4/; s/@OTHERS@/$5/; s/@TURNS@/$((($3 + 1) / 2))/; s/@SHARED@/$(smem "$3")/$drop" split "$work/merges"
+  while [ "$3" = 1 ] && [ "$clash" -lt 8 ] && [ $(($4 % (2 * clash))) = 0 ]; do clash=$((2 * clash)); done
+  stages=$((3 + $3 * ($3 == 2) + ($3 == 1)))
+  key=$1_$4
+  if [ "$3" = 1 ]; then key=$1_16_$4; fi
+  program split_verify "sv_kernelILi${4}ELi${3}ELi0E" "$key" "s/@NAME@/$1/g; s/@DESCRIPTION@/$2/; s/@UNITS@/$4/g; s/@HALVES@/$3/g
+    s/@KEYS@/$((16 * $3))/g; s/@STAGES@/$stages/; s/@BEFORE@/$((2 * $3 - 1))/; s/@AFTER@/$((3 - $3))/; s/@LEAST@/$((4 / $3))/; s/@CLASH@/$clash/
+    s/@OWNERS@/$5/; s/@OTHERS@/$6/; s/@TURNS@/$((($4 + 1) / 2))/; s/@SHARED@/$(smem "$3" "$4")/$drop" split "$work/merges"
 }
 listing split_verify
 { merge 8 9 1 125; merge 4 9 1 125; merge 2 9 1 125; merge 1 9 1 125; merge 1 4 2 0; } >"$work/merges"
 while read -r units owners others; do
-  split split_verify "the prefix split over the GPU, rows shared by all queries and heads of a block" "$units" "$owners" "$others"
-  split split_per_head "the prefix split over the GPU, but every head reads each row again" "$units" "$owners" "$others"
+  for halves in 2 1; do
+    split split_verify "the prefix split over the GPU, rows shared by all queries and heads of a block" "$halves" "$units" "$owners" "$others"
+    split split_per_head "the prefix split over the GPU, but every head reads each row again" "$halves" "$units" "$owners" "$others"
+  done
 done <<EOF
 1 0 3
 2 1 2
