@@ -182,6 +182,28 @@ static void slower_points_miss_the_bar(void) {
   kva_compare_free(&c);
 }
 
+/* Older files of modelled points have a bound in `time` where there is no T7. */
+static void bounds_of_older_files_are_no_times(void) {
+  const double none[2] = {NAN, NAN}, time[2] = {1e-3, 2e-3}, t7[2] = {1e-3, NAN};
+  static const char *const file[2] = {"old-1.h5", "old-2.h5"};
+  char path[2][300];
+  kva_comparison c;
+  for (int k = 0; k < 2; k++) {
+    dataset(file[k], 1e-3, 1e-3, 1e-3, 4096);
+    (void)snprintf(path[k], sizeof path[k], "%s", kv_tmp(file[k]));
+    hid_t h = H5Fopen(path[k], H5F_ACC_RDWR, H5P_DEFAULT);
+    CU_ASSERT_FATAL(h >= 0);
+    CU_ASSERT(H5Ldelete(h, "points/measured", H5P_DEFAULT) >= 0 && H5Ldelete(h, "points/time", H5P_DEFAULT) >= 0);
+    CU_ASSERT_EQUAL(kv_h5_write(h, "points/measured", H5T_IEEE_F64LE, 2, none, "s", "x", KV_H5_SMALL, NULL), KV_OK);
+    CU_ASSERT_EQUAL(kv_h5_write(h, "points/time", H5T_IEEE_F64LE, 2, time, "s", "x", KV_H5_SMALL, NULL), KV_OK);
+    CU_ASSERT_EQUAL(kv_h5_write(h, "points/t7", H5T_IEEE_F64LE, 2, t7, "s", "x", KV_H5_SMALL, NULL), KV_OK);
+    (void)H5Fclose(h);
+  }
+  CU_ASSERT_EQUAL_FATAL(kva_compare(path[0], path[1], &c, NULL), KV_OK);
+  CU_ASSERT(c.n == 1 && !strcmp(c.pair[0].kernel, "a") && c.only[0] == 1 && c.only[1] == 1);
+  kva_compare_free(&c);
+}
+
 /* ---- diagnose ---- */
 
 /* Counters of SGLang's Triton kernel (v0.4.3) on an H200: 131072 tokens, 8 heads. */
@@ -296,6 +318,7 @@ void suite_decision_tools(void) {
                                        {"profiles", profiles_become_components},
                                        {"told step", the_told_step_is_met},
                                        {"compare", slower_points_miss_the_bar},
+                                       {"older bounds", bounds_of_older_files_are_no_times},
                                        {"ncu csv", an_ncu_csv_is_read_in_both_forms},
                                        {"verdict", the_verdict_is_not_latency},
                                        {"impossible", the_impossible_is_told},
