@@ -136,6 +136,8 @@ static void put_end(const kvr_roofline *r, FILE *f, double row, uint64_t i, doub
   (void)kvr_wrap(kvr_kernel_of(r, i), 10.5, false, 140, 1, name, sizeof name);
   if (best > 0)
     (void)snprintf(text, sizeof text, "%s, x%.3g", kvr_time(best).text, best / kvr_at(r, R_FLOOR, i));
+  else if (isfinite(kvr_bound(r, i)))
+    (void)snprintf(text, sizeof text, "bound: at least %s", kvr_time(kvr_bound(r, i)).text);
   kvr_put_cell(f, row);
   kvr_put_word(f, name);
   kvr_put_cell(f, kvr_positive(kvr_at(r, R_FLOOR, i) * 1e6));
@@ -168,6 +170,7 @@ static void put_ladders(const kvr_roofline *r, FILE *steps, FILE *ends) {
   bool known[CAUSES] = {false};
   uint64_t at = 0, of = UINT64_MAX;
   double rows = 0, most = 0, far = 0;
+  bool timed = false; /* a ladder that ends at a bound is the longest only where none ends at a time */
   char farthest[160] = "";
   for (size_t s = 0; s < r->series_count; at += r->of[s].points, s++) {
     uint64_t i = r->order[at + r->of[s].points - 1];
@@ -180,7 +183,9 @@ static void put_ladders(const kvr_roofline *r, FILE *steps, FILE *ends) {
       far = times;
       (void)snprintf(farthest, sizeof farthest, "%.80s, %.3g times.", kvr_kernel_of(r, i), times);
     }
-    if (of == UINT64_MAX || c.before / kvr_at(r, R_FLOOR, i) > most) {
+    const bool whole = !isfinite(kvr_bound(r, i));
+    if (of == UINT64_MAX || whole > timed || (whole == timed && c.before / kvr_at(r, R_FLOOR, i) > most)) {
+      timed = whole;
       most = c.before / kvr_at(r, R_FLOOR, i);
       longest = c;
       of = i;

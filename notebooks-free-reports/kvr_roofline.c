@@ -50,6 +50,7 @@ bool kvr_is_aliased(const kvr_roofline *r, uint64_t i) {
 
 double kvr_kv_bytes(const kvr_roofline *r, uint64_t i) {
   if (kvr_is_aliased(r, i)) return NAN;
+  if (r->read.rows) return kvr_positive(r->read.value[0][i]);
   double used = isfinite(kvr_at(r, R_MEASURED, i)) ? kvr_at(r, R_MEASURED, i) : kvr_at(r, R_TIME, i);
   if (isfinite(used)) return kvr_at(r, R_BANDWIDTH, i) * used;
   return fmin(kvr_at(r, R_PREFIX, i) * kvr_at(r, R_BATCH, i) * r->row_bytes, kvr_at(r, R_USEFUL, i));
@@ -61,6 +62,33 @@ double kvr_positive(double v) {
 
 double kvr_best_time(const kvr_roofline *r, uint64_t i) {
   return isfinite(kvr_at(r, R_MEASURED, i)) ? kvr_at(r, R_MEASURED, i) : kvr_at(r, R_TIME, i);
+}
+
+double kvr_bound(const kvr_roofline *r, uint64_t i) {
+  return r->bound.rows && !isfinite(kvr_best_time(r, i)) ? kvr_positive(r->bound.value[0][i]) : NAN;
+}
+
+const char *kvr_bounded(const kvr_roofline *r, char *text, size_t size) {
+  size_t at = 0;
+  text[0] = '\0';
+  for (uint64_t k = 0; k < r->kernel.n; k++) {
+    bool bound = false, timed = false;
+    for (uint64_t i = 0; i < r->points.rows; i++) {
+      if (kvr_at(r, R_KERNEL, i) != (double)k) continue;
+      bound |= isfinite(kvr_bound(r, i));
+      timed |= isfinite(kvr_best_time(r, i));
+    }
+    if (bound && !timed && at + 80 < size)
+      at += (size_t)snprintf(text + at, size - at, "%s%.60s", at ? ", " : "", kvr_word_at(&r->kernel, k));
+  }
+  return text;
+}
+
+const char *kvr_no_time(const kvr_roofline *r, char *text, size_t size) {
+  char names[600];
+  text[0] = '\0';
+  if (*kvr_bounded(r, names, sizeof names)) (void)snprintf(text, size, " No time, so not here: %s.", names);
+  return text;
 }
 
 const char *kvr_kernel_of(const kvr_roofline *r, uint64_t i) {
@@ -123,6 +151,29 @@ static kv_status read_words(kvr_roofline *r, kv_error *err) {
   return st;
 }
 
+/* A column of the points that not every file has. */
+static kv_status read_optional(const kvr_roofline *r, const char *const *name, kvr_table *t, kv_error *err) {
+  char path[64];
+  (void)snprintf(path, sizeof path, "points/%s", *name);
+  if (H5Lexists(r->job->src.file, path, H5P_DEFAULT) <= 0) return KV_OK;
+  kv_status st = kvr_table_load(&r->job->src, "points", name, 1, t, err);
+  if (!st && t->rows != r->points.rows)
+    st = kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s' and '/points/kernel' differ in length", r->job->src.path, path);
+  return st;
+}
+
+/* Older files held the bound in `time`, where the ladder has no T7. */
+static kv_status read_bounds(kvr_roofline *r, kv_error *err) {
+  static const char *const bound[] = {"time_at_least"}, *const read[] = {"useful_kv_bytes"}, *const time[] = {"time"};
+  kv_status st = read_optional(r, read, &r->read, err);
+  if (!st) st = read_optional(r, bound, &r->bound, err);
+  if (st || r->bound.rows) return st;
+  st = kvr_table_load(&r->job->src, "points", time, 1, &r->bound, err);
+  for (uint64_t i = 0; !st && i < r->points.rows; i++)
+    if (!isfinite(kvr_at(r, R_T7, i))) r->points.value[R_TIME][i] = NAN;
+  return st;
+}
+
 /* Kernels without any point are what a run leaves that broke off at once. */
 static kv_status check_rows(const kvr_roofline *r, kv_error *err) {
   if (r->points.rows > 0 || r->kernel.n == 0) return KV_OK;
@@ -157,6 +208,8 @@ static void close_roofline(kvr_roofline *r) {
   kvr_table_close(&r->points);
   kvr_table_close(&r->ceilings);
   kvr_table_close(&r->ranges);
+  kvr_table_close(&r->bound);
+  kvr_table_close(&r->read);
 }
 
 /* ---- series ---- */
@@ -220,8 +273,8 @@ static kv_status make_series(kvr_roofline *r, kv_error *err) {
 static const size_t time_columns[] = {R_MEASURED, R_LOW, R_HIGH, R_TIME, R_FLOOR};
 
 /* 1 prefix, 2 intensity, 3-7 TFLOP/s, 8-12 GB/s, 13-17 us (measured, low, high, modelled, floor each), 18 T2,
- * 19 T4 us, 20 relative size of the mark. Low and high are of the quantity shown: the longest time is the
- * lowest rate. */
+ * 19 T4 us, 20 relative size of the mark, 21 TFLOP/s at most, 22 GB/s at most, 23 us at least, where there is no time.
+ * Low and high are of the quantity shown: the longest time is the lowest rate. */
 static void put_point(const kvr_roofline *r, FILE *f, uint64_t i, double mark) {
   static const size_t rate_columns[] = {R_MEASURED, R_HIGH, R_LOW, R_TIME, R_FLOOR};
   kvr_put_cell(f, kvr_positive(kvr_at(r, R_PREFIX, i)));
@@ -234,6 +287,9 @@ static void put_point(const kvr_roofline *r, FILE *f, uint64_t i, double mark) {
   kvr_put_cell(f, kvr_positive(kvr_at(r, R_T2, i) * 1e6));
   kvr_put_cell(f, kvr_positive(kvr_at(r, R_T4, i) * 1e6));
   kvr_put_cell(f, mark);
+  kvr_put_cell(f, kvr_positive(kvr_at(r, R_FLOPS, i) / kvr_bound(r, i) * 1e-12));
+  kvr_put_cell(f, kvr_positive(kvr_kv_bytes(r, i) / kvr_bound(r, i) * 1e-9));
+  kvr_put_cell(f, kvr_bound(r, i) * 1e6);
   fputc('\n', f);
 }
 
@@ -337,17 +393,18 @@ static void put_extent(FILE *f, const char *low, const char *high, extent e) {
 
 static void put_extents(const kvr_roofline *r) {
   extent none = {NAN, NAN}, prefix = none, intensity = none, rate = none, bandwidth = none, time = none;
-  double measured = 0, modelled = 0, zero = 0, t2 = 0, t4 = 0;
+  double measured = 0, modelled = 0, bounded = 0, zero = 0, t2 = 0, t4 = 0;
   for (uint64_t i = 0; i < r->points.rows; i++) {
     extend(&prefix, kvr_at(r, R_PREFIX, i));
     extend(&intensity, kvr_at(r, R_INTENSITY, i));
     zero += kvr_at(r, R_PREFIX, i) == 0;
     measured += isfinite(kvr_at(r, R_MEASURED, i));
     modelled += isfinite(kvr_at(r, R_TIME, i));
+    bounded += isfinite(kvr_bound(r, i));
     t2 += isfinite(kvr_at(r, R_T2, i));
     t4 += isfinite(kvr_at(r, R_T4, i));
-    for (size_t k = 0; k < 5; k++) {
-      double t = kvr_at(r, time_columns[k], i);
+    for (size_t k = 0; k < 6; k++) {
+      double t = k < 5 ? kvr_at(r, time_columns[k], i) : kvr_bound(r, i);
       extend(&time, t * 1e6);
       extend(&rate, kvr_at(r, R_FLOPS, i) / t * 1e-12);
       extend(&bandwidth, kvr_kv_bytes(r, i) / t * 1e-9);
@@ -361,6 +418,7 @@ static void put_extents(const kvr_roofline *r) {
   put_extent(f, "TIME_LOW", "TIME_HIGH", time);
   kvr_put_number(f, "MEASURED", measured);
   kvr_put_number(f, "MODELLED", modelled);
+  kvr_put_number(f, "BOUNDED", bounded);
   kvr_put_number(f, "T2_KNOWN", t2);
   kvr_put_number(f, "T4_KNOWN", t4);
   kvr_put_number(f, "POINTS", (double)r->points.rows);
@@ -434,8 +492,36 @@ static void find_one(const kvr_roofline *r, ends e) {
                   kvr_si(dram, "B/s").text);
 }
 
+/* No kernel has a time, but some have bounds: those at the longest prefix. */
+static void find_bounds(const kvr_roofline *r) {
+  char times[600] = "", rates[600] = "";
+  double longest = -1;
+  size_t at = 0, rate_at = 0;
+  for (uint64_t i = 0; i < r->points.rows; i++)
+    if (isfinite(kvr_bound(r, i)) && kvr_kv_bytes(r, i) > 0) longest = fmax(longest, kvr_at(r, R_PREFIX, i));
+  for (uint64_t i = 0; i < r->points.rows && at + 120 < sizeof times && rate_at + 120 < sizeof rates; i++) {
+    const double t = kvr_bound(r, i), bytes = kvr_kv_bytes(r, i);
+    if (!isfinite(t) || !(bytes > 0) || kvr_at(r, R_PREFIX, i) != longest) continue;
+    at += (size_t)snprintf(times + at, sizeof times - at, "%s%.60s %s", at ? ", " : "", kvr_kernel_of(r, i), kvr_time(t).text);
+    rate_at += (size_t)snprintf(rates + rate_at, sizeof rates - rate_at, "%s%.60s %s", rate_at ? ", " : "", kvr_kernel_of(r, i),
+                                kvr_si(bytes / t, "B/s").text);
+  }
+  kvr_put_finding(r->job, "FIND_TIME", "No time is known. Lower bounds of it at prefix %s: %s.", kvr_count(longest).text, times);
+  kvr_put_finding(r->job, "FIND_BANDWIDTH", "No rate is known. Upper bounds of it at prefix %s: %s.", kvr_count(longest).text, rates);
+}
+
+static bool has_read_bounds(const kvr_roofline *r) {
+  for (uint64_t i = 0; i < r->points.rows; i++)
+    if (isfinite(kvr_bound(r, i)) && kvr_kv_bytes(r, i) > 0) return true;
+  return false;
+}
+
 static void find_times(const kvr_roofline *r) {
   ends e = find_ends(r);
+  if (e.fast == UINT64_MAX && has_read_bounds(r)) {
+    find_bounds(r);
+    return;
+  }
   if (e.fast == UINT64_MAX) {
     bool times = false, aliased = false;
     for (uint64_t i = 0; i < r->points.rows; i++) {
@@ -486,16 +572,20 @@ static void find_ridge(const kvr_roofline *r) {
 /* ---- the first page ---- */
 
 static void cover_counts(const kvr_roofline *r, kvr_cover *c) {
-  uint64_t measured = 0, modelled = 0, neither = 0;
+  uint64_t measured = 0, modelled = 0, bounded = 0, neither = 0;
+  char bounds[80] = "", names[600];
   for (uint64_t i = 0; i < r->points.rows; i++) {
     bool m = isfinite(kvr_at(r, R_MEASURED, i)), t = isfinite(kvr_at(r, R_TIME, i));
     measured += m;
     modelled += t;
-    neither += !m && !t;
+    bounded += isfinite(kvr_bound(r, i)) ? 1u : 0u;
+    neither += !m && !t && !isfinite(kvr_bound(r, i));
   }
-  kvr_cover_row(c, "Points", "%s: %s with a measured time, %s with a modelled one, %s with a floor only",
+  if (bounded) (void)snprintf(bounds, sizeof bounds, ", %s with a lower bound only", kvr_count((double)bounded).text);
+  kvr_cover_row(c, "Points", "%s: %s with a measured time, %s with a modelled one%s, %s with a floor only",
                 kvr_count((double)r->points.rows).text, kvr_count((double)measured).text,
-                kvr_count((double)modelled).text, kvr_count((double)neither).text);
+                kvr_count((double)modelled).text, bounds, kvr_count((double)neither).text);
+  if (*kvr_bounded(r, names, sizeof names)) kvr_cover_row(c, "No time of", "%s: bounds only, which are no prediction", names);
 }
 
 /* The source, and the layouts that points really have. */
@@ -646,6 +736,7 @@ kv_status kvr_export_roofline(kvr_job *job, kv_error *err) {
   r->job = job;
   kv_status st = read_attributes(r, err);
   if (!st) st = kvr_table_load(&job->src, "points", point_columns, R_COLUMNS, &r->points, err);
+  if (!st) st = read_bounds(r, err);
   if (!st) st = read_words(r, err);
   if (!st) st = check_rows(r, err);
   if (!st) st = check_indices(r, err);

@@ -221,6 +221,45 @@ static void a_modelled_roofline_says_so(void) {
   keep(file, "roofline-modelled");
 }
 
+/* Kernels that have a bound and no time: marked as such, and neither the slowest, nor the nearest to a roof, nor without gain.
+ * `older`: the bound stands in `time`, as it once did. */
+static void expect_bounds(bool older) {
+  kv_error err = {0};
+  const fixture_roofline f = {.kernels = 3, .layouts = 1, .prefixes = 3, .modelled = true};
+  const char *file = kv_tmp("bounded.h5");
+  CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(file, &f), KV_OK);
+  hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(h >= 0);
+  const double ms = 1e-3, b = 30e-3; /* of the first kernel a bound above all times */
+  const double time[9] = {NAN, NAN, NAN, ms, ms, ms, ms, 2 * ms, 3 * ms}, older_time[9] = {b, b, b, ms, ms, ms, ms, 2 * ms, 3 * ms},
+               bound[9] = {b, b, b, NAN, NAN, NAN, NAN, NAN, NAN};
+  CU_ASSERT(H5Ldelete(h, "points/time", H5P_DEFAULT) >= 0 && H5Ldelete(h, "points/t7", H5P_DEFAULT) >= 0);
+  CU_ASSERT_EQUAL(kv_h5_write(h, "points/time", H5T_IEEE_F64LE, 9, older ? older_time : time, "s", "x", KV_H5_SMALL, NULL), KV_OK);
+  CU_ASSERT_EQUAL(kv_h5_write(h, "points/t7", H5T_IEEE_F64LE, 9, time, "s", "x", KV_H5_SMALL, NULL), KV_OK);
+  if (!older)
+    CU_ASSERT_EQUAL(kv_h5_write(h, "points/time_at_least", H5T_IEEE_F64LE, 9, bound, "s", "x", KV_H5_SMALL, NULL), KV_OK);
+  (void)H5Fclose(h);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("bounded"), &err), KV_OK);
+  char *text = pdf_text(kv_tmp("bounded/bounded.pdf"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "6 with a modelled one, 3 with a lower bound only"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "extend_serial: bounds only, which are no prediction"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "bound: at least 30.0 ms"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "bound, not a time"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "slowest split_verify, 3.00 ms"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "No time, so not here: extend_serial."));
+    CU_ASSERT_PTR_NULL(strstr(text, "Nearest to a roof: extend_serial"));
+  }
+  free(text);
+  if (!older) keep(file, "roofline-bounded");
+}
+
+static void bounds_are_no_predictions(void) {
+  if (!has_gnuplot()) return;
+  expect_bounds(false);
+  expect_bounds(true);
+}
+
 static void a_roofline_without_points_or_ceilings_is_valid(void) {
   if (!has_gnuplot()) return;
   kv_error err = {0};
@@ -887,6 +926,7 @@ void suite_reports(void) {
       {"a measured roofline gives all its pages", a_measured_roofline_gives_all_its_pages},
       {"a falling ladder is called out", a_falling_ladder_is_called_out},
       {"a modelled roofline says so", a_modelled_roofline_says_so},
+      {"bounds are no predictions", bounds_are_no_predictions},
       {"a roofline without points or ceilings", a_roofline_without_points_or_ceilings_is_valid},
       {"clocks and gains have pages", clocks_and_gains_have_pages},
       {"measured runs show layouts and resources", measured_runs_show_layouts_and_resources},
