@@ -275,8 +275,7 @@ static void verdict_of(const kva_measured *m, char *text, size_t size) {
                    kva_place_name(worst->place), (unsigned long long)worst->longest);
 }
 
-/* Shares and gains of each kernel at the longest prefix, cold, random rows (contiguous where there are none).
- */
+/* Shares and gains of each kernel at the longest prefix, cold, contiguous rows (others where there are none). */
 static void attribute(const kva_measured *m, const roofline_measure_run *run, const kva_calibration *ceilings,
                       char *text, size_t size) {
   uint64_t longest = 0;

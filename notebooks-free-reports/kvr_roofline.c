@@ -432,20 +432,66 @@ typedef struct ends {
   uint64_t fast, slow; /* UINT64_MAX: no time at all */
 } ends;
 
-/* Fastest and slowest kernel that reads the KV (aliased slots do not), at the longest prefix that has times. */
-static ends find_ends(const kvr_roofline *r) {
-  ends e = {UINT64_MAX, UINT64_MAX};
-  double longest = -1;
+/* How a point was run, by the end of its layout's name; 0: as a graph, L2 cold. */
+static size_t how_of(const kvr_roofline *r, uint64_t i) {
+  static const char *const end[] = {", eager", ", warm", ", replicated"};
+  const char *layout = kvr_word_at(&r->layout, (uint64_t)kvr_at(r, R_LAYOUT, i));
+  for (size_t k = 0; k < sizeof end / sizeof *end; k++)
+    if (strlen(layout) >= strlen(end[k]) && !strcmp(layout + strlen(layout) - strlen(end[k]), end[k])) return k + 1;
+  return 0;
+}
+
+/* Reads the KV (aliased slots do not) and has a time. */
+static bool is_read_time(const kvr_roofline *r, uint64_t i) {
+  return kvr_best_time(r, i) > 0 && kvr_kv_bytes(r, i) > 0;
+}
+
+/* Whether the times of two points can be held against each other: both measured or both modelled, run in one way, of one problem,
+ * and for two kernels of one layout. */
+static bool is_alike(const kvr_roofline *r, uint64_t i, uint64_t k) {
+  static const size_t problem[] = {R_PREFIX, R_HEADS, R_QUERIES, R_BATCH};
+  for (size_t c = 0; c < sizeof problem / sizeof *problem; c++)
+    if (kvr_at(r, problem[c], i) != kvr_at(r, problem[c], k)) return false;
+  if (isfinite(kvr_at(r, R_MEASURED, i)) != isfinite(kvr_at(r, R_MEASURED, k)) || how_of(r, i) != how_of(r, k)) return false;
+  return kvr_at(r, R_KERNEL, i) == kvr_at(r, R_KERNEL, k) || kvr_at(r, R_LAYOUT, i) == kvr_at(r, R_LAYOUT, k);
+}
+
+/* Whether a summary rather tells of point i: a longer prefix, measured before modelled, graphs before other ways, the faster. */
+static bool is_rather(const kvr_roofline *r, uint64_t i, uint64_t k) {
+  const double prefix = kvr_at(r, R_PREFIX, i) - kvr_at(r, R_PREFIX, k);
+  const int measured = isfinite(kvr_at(r, R_MEASURED, i)) - isfinite(kvr_at(r, R_MEASURED, k));
+  if (prefix != 0) return prefix > 0;
+  if (measured) return measured > 0;
+  if (how_of(r, i) != how_of(r, k)) return how_of(r, i) < how_of(r, k);
+  return kvr_best_time(r, i) < kvr_best_time(r, k);
+}
+
+static uint64_t find_fastest(const kvr_roofline *r) {
+  uint64_t best = UINT64_MAX;
   for (uint64_t i = 0; i < r->points.rows; i++)
-    if (kvr_best_time(r, i) > 0 && kvr_kv_bytes(r, i) > 0 && kvr_at(r, R_PREFIX, i) > longest)
-      longest = kvr_at(r, R_PREFIX, i);
-  for (uint64_t i = 0; i < r->points.rows; i++) {
-    double t = kvr_best_time(r, i);
-    if (!(t > 0) || !(kvr_kv_bytes(r, i) > 0) || kvr_at(r, R_PREFIX, i) != longest) continue;
-    if (e.fast == UINT64_MAX || t < kvr_best_time(r, e.fast)) e.fast = i;
-    if (e.slow == UINT64_MAX || t > kvr_best_time(r, e.slow)) e.slow = i;
-  }
+    if (is_read_time(r, i) && (best == UINT64_MAX || is_rather(r, i, best))) best = i;
+  return best;
+}
+
+/* The fastest, and the slowest of the points like it: another kernel on the same layout; where there is none, the same kernel on
+ * another layout. */
+static ends find_ends(const kvr_roofline *r) {
+  ends e = {find_fastest(r), UINT64_MAX};
+  if (e.fast == UINT64_MAX) return e;
+  e.slow = e.fast;
+  for (int others = 1; others >= 0 && e.slow == e.fast; others--)
+    for (uint64_t i = 0; i < r->points.rows; i++)
+      if (is_read_time(r, i) && is_alike(r, i, e.fast) && (kvr_at(r, R_KERNEL, i) != kvr_at(r, R_KERNEL, e.fast)) == (others > 0) &&
+          kvr_best_time(r, i) > kvr_best_time(r, e.slow))
+        e.slow = i;
   return e;
+}
+
+/* ", contiguous", where points differ in their layout. */
+static const char *on_layout(const kvr_roofline *r, uint64_t i, char text[100]) {
+  text[0] = '\0';
+  if (r->variant_count > 1) (void)snprintf(text, 100, ", %.60s", kvr_word_at(&r->layout, (uint64_t)kvr_at(r, R_LAYOUT, i)));
+  return text;
 }
 
 static const char *told(const kvr_roofline *r, uint64_t i) {
@@ -454,18 +500,19 @@ static const char *told(const kvr_roofline *r, uint64_t i) {
 
 /* Several kernels have times. */
 static void find_two(const kvr_roofline *r, ends e) {
+  char layout[100];
   kvr_put_finding(
       r->job, "FIND_TIME",
-      "At prefix %s: fastest %s, %s (%s, %.1f times its floor); slowest %s, %s (%s, %.1f times its floor).",
-      kvr_count(kvr_at(r, R_PREFIX, e.fast)).text, kvr_kernel_of(r, e.fast),
+      "At prefix %s%s: fastest %s, %s (%s, %.1f times its floor); slowest %s, %s (%s, %.1f times its floor).",
+      kvr_count(kvr_at(r, R_PREFIX, e.fast)).text, on_layout(r, e.fast, layout), kvr_kernel_of(r, e.fast),
       kvr_time(kvr_best_time(r, e.fast)).text, told(r, e.fast),
       kvr_best_time(r, e.fast) / kvr_at(r, R_FLOOR, e.fast), kvr_kernel_of(r, e.slow),
       kvr_time(kvr_best_time(r, e.slow)).text, told(r, e.slow),
       kvr_best_time(r, e.slow) / kvr_at(r, R_FLOOR, e.slow));
   double dram = kvr_roof_named(r, r->bandwidth, r->bandwidths, "dram");
   kvr_put_finding(r->job, "FIND_BANDWIDTH",
-                  "Useful KV bytes over time, at prefix %s: %s %s (%s), %s %s (%s). DRAM ceiling: %s.",
-                  kvr_count(kvr_at(r, R_PREFIX, e.fast)).text, kvr_kernel_of(r, e.fast),
+                  "Useful KV bytes over time, at prefix %s%s: %s %s (%s), %s %s (%s). DRAM ceiling: %s.",
+                  kvr_count(kvr_at(r, R_PREFIX, e.fast)).text, on_layout(r, e.fast, layout), kvr_kernel_of(r, e.fast),
                   kvr_si(kvr_kv_bytes(r, e.fast) / kvr_best_time(r, e.fast), "B/s").text, told(r, e.fast),
                   kvr_kernel_of(r, e.slow),
                   kvr_si(kvr_kv_bytes(r, e.slow) / kvr_best_time(r, e.slow), "B/s").text, told(r, e.slow),
