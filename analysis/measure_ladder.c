@@ -67,22 +67,35 @@ static kvm_estimate launches_of(const kvk_structure *s, const kvm_timing *ranges
                         one->high + more * next->high, KVM_MEASURED, next->source};
 }
 
+static kva_evidence evidence_of(const kva_experiments *x, const kvm_roofs *roofs, const kvm_timing *ranges,
+                                const kvm_work *w, const kvm_useful *u) {
+  return (kva_evidence){.useful = u,
+                        .work = w,
+                        .roofs = roofs,
+                        .ranges = ranges,
+                        .scatter = x->scatter,
+                        .resident = x->resident,
+                        .kernel = x->whole,
+                        .whole = x->whole,
+                        .launches = launches_of(x->structure, ranges),
+                        .gain = x->gain,
+                        .seed = x->seed};
+}
+
 void kva_experiments_attribute(const kva_experiments *x, const kvm_roofs *roofs, const kvm_timing *ranges,
                                kva_attribution *a) {
   const kvm_work w = kva_experiments_work(x);
   const kvm_useful u = useful_of(x);
-  const kva_evidence e = {.useful = &u,
-                          .work = &w,
-                          .roofs = roofs,
-                          .ranges = ranges,
-                          .scatter = x->scatter,
-                          .resident = x->resident,
-                          .kernel = x->whole,
-                          .whole = x->whole,
-                          .launches = launches_of(x->structure, ranges),
-                          .gain = x->gain,
-                          .seed = x->seed};
+  const kva_evidence e = evidence_of(x, roofs, ranges, &w, &u);
   kva_attribute(x->name, &e, a);
+}
+
+bool kva_experiments_draws(const kva_experiments *x, const kvm_roofs *roofs, const kvm_timing *ranges,
+                           double nats[KVA_DRAWS][KVM_CAUSES], double whole[KVA_DRAWS]) {
+  const kvm_work w = kva_experiments_work(x);
+  const kvm_useful u = useful_of(x);
+  const kva_evidence e = evidence_of(x, roofs, ranges, &w, &u);
+  return kva_attribute_draws(&e, nats, whole);
 }
 
 /* ---- the attention kernels ---- */

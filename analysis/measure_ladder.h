@@ -30,6 +30,9 @@ kvm_work kva_experiments_work(const kva_experiments *x);
 /* Shares, gains, intervals, verdict. `ranges` gives what launches cost; NULL: T6 is T7. */
 void kva_experiments_attribute(const kva_experiments *x, const kvm_roofs *roofs, const kvm_timing *ranges,
                                kva_attribution *a);
+/* As kva_attribute_draws(). */
+bool kva_experiments_draws(const kva_experiments *x, const kvm_roofs *roofs, const kvm_timing *ranges,
+                           double nats[KVA_DRAWS][KVM_CAUSES], double whole[KVA_DRAWS]);
 
 /* The row of the same kernel and problem run warm on few rows; NULL for none. */
 const kva_measured_row *kva_measured_resident(const kva_measured *m, const kva_measured_row *r);

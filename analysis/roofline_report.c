@@ -53,7 +53,7 @@ int roofline_report(int argc, char **argv) {
       .parser = parse_option,
       .args_doc = "FILE.h5",
       .doc =
-          "Draws the report of a dataset of roofline (runs, step, validate, compare) or kvsim again.\v"
+          "Draws the report of a dataset of roofline (runs, calibrate, selftest, step, validate, compare, audit) or kvsim again.\v"
           "Example:\n  roofline validate -o v.h5 && roofline report v.h5\n"};
   kv_error err = {KV_OK, ""};
   (void)argp_parse(&parser, argc, argv, 0, NULL, &o);

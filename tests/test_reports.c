@@ -436,6 +436,67 @@ static void validation_shows_kernels_and_gains(void) {
   expect_report(kv_tmp("valid-2"), "valid", figures, 2);
 }
 
+/* Planted causes: judged, not judged, missed and modelled. */
+static void planted_causes_have_a_page(void) {
+  static const char *const figures[] = {"summary", "planted"};
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char file[1024], *text;
+  strcpy(file, kv_tmp("planted.h5"));
+  CU_ASSERT_EQUAL_FATAL(report(kv_source("models/measured/h200-planted.h5"), kv_tmp("bare"), &err), KV_OK);
+  expect_report(kv_tmp("bare"), "h200-planted", figures, 2);
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s selftest -q -o planted.h5 %s", kv_tmp(""),
+                               kv_program("roofline"), kv_source("models/measured/h200-planted.h5")), 0);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("planted"), &err), KV_OK);
+  expect_report(kv_tmp("planted"), "planted", figures, 2);
+  if ((text = pdf_text(kv_tmp("planted/planted.pdf")))) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "All 7 planted causes are named"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "93.7 % (93.3 to 94.1)"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "exposed memory, named"));
+    CU_ASSERT(strstr(text, "planted, measured") && strstr(text, "bar 90 %"));
+  }
+  free(text);
+  keep(file, "planted");
+  hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(h >= 0);
+  hid_t d = H5Dopen2(h, "judged/share", H5P_DEFAULT);
+  double v[64];
+  CU_ASSERT_FATAL(d >= 0 && H5Dread(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v) >= 0);
+  v[2] = 0.62;
+  CU_ASSERT(H5Dwrite(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v) >= 0);
+  (void)H5Dclose(d);
+  CU_ASSERT_EQUAL(kv_h5_put_str(h, "status", "modelled, uncalibrated", NULL), KV_OK);
+  (void)H5Fclose(h);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("missed"), &err), KV_OK);
+  if ((text = pdf_text(kv_tmp("missed/planted.pdf")))) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "1 of 7 planted causes are missed. The first, read_again: work explains 62.0 %"));
+    CU_ASSERT(strstr(text, "planted, modelled") && !strstr(text, "planted, measured"));
+  }
+  free(text);
+  keep(file, "planted-missed");
+  expect_named_when_gone(file, "judged/share_low");
+}
+
+static void planted_causes_not_judged_say_so(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char file[1024], *text;
+  strcpy(file, kv_tmp("not-judged.h5"));
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-planted.h5"), file), 0);
+  hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(h >= 0);
+  if (H5Lexists(h, "judged", H5P_DEFAULT) > 0) CU_ASSERT(H5Ldelete(h, "judged", H5P_DEFAULT) >= 0);
+  (void)H5Fclose(h);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("not-judged"), &err), KV_OK);
+  if ((text = pdf_text(kv_tmp("not-judged/not-judged.pdf")))) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "7 causes were planted. This file was not judged"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "planted: exposed memory"));
+    CU_ASSERT_PTR_NULL(strstr(text, ", named"));
+  }
+  free(text);
+  keep(file, "planted-not-judged");
+}
+
 /* First pages say what the second finds; a comparison names both sides. */
 static void covers_say_what_is_found(void) {
   if (!has_gnuplot()) return;
@@ -937,6 +998,8 @@ void suite_reports(void) {
       {"a calibration gives all its pages", a_calibration_gives_all_its_pages},
       {"cited latencies stay", cited_latencies_stay},
       {"a validation shows kernels and gains", validation_shows_kernels_and_gains},
+      {"planted causes have a page", planted_causes_have_a_page},
+      {"planted causes not judged", planted_causes_not_judged_say_so},
       {"covers say what is found", covers_say_what_is_found},
       {"a sweep gives its pages", a_sweep_gives_its_pages},
       {"a sweep of two traces gives its pages", a_sweep_of_two_traces_gives_its_pages},
