@@ -503,7 +503,8 @@ kv_status kva_measure(const kva_measure_plan *plan, int device, kva_measured *me
   *measured = (kva_measured){.heads = plan->heads,
                              .queries = plan->queries,
                              .blocks_per_sm = plan->blocks_per_sm,
-                             .smem_limit = plan->smem_limit};
+                             .smem_limit = plan->smem_limit,
+                             .recorded = plan->recorded};
   kv_status st = measure_open(&r, device, err);
   measured->pool_rows = r.pool_rows;
   for (size_t i = 0; !st && i < plan->problems; i++) {

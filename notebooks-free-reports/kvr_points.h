@@ -76,6 +76,7 @@ typedef struct kvr_roofline {
   char gpu[128], gpu_name[256], status[512], dtype[64], layout_source[512], verdict[2048];
   double heads, queries, latent, rope, row_bytes, batch, layers;
   kvr_table points, ceilings, ranges; /* ranges: low and high of /gpu; rows 0 where the file has none */
+  kvr_words t3_source; /* by layout; n 0 where the file has none */
   kvr_words kernel, layout, resource, ceiling, scope, unit, kind, source, gpu_row, gpu_value, gpu_unit,
       gpu_kind, gpu_source;
   kvr_table bound, read; /* time_at_least; useful_kv_bytes; rows 0 where the file has none */
@@ -98,6 +99,8 @@ const char *kvr_kernel_of(const kvr_roofline *r, uint64_t i);
 double kvr_best_time(const kvr_roofline *r, uint64_t i);
 /* Lower bound in s of a point that has no time, else NaN. */
 double kvr_bound(const kvr_roofline *r, uint64_t i);
+/* Whether point i has T4 but not T3, though its rows lie somewhere: scatter is then within placement. */
+bool kvr_lacks_t3(const kvr_roofline *r, uint64_t i);
 /* "merge_state, other": kernels of which no point has a time but some a bound; "" for none. */
 const char *kvr_bounded(const kvr_roofline *r, char *text, size_t size);
 /* The same as the end of a finding whose page leaves them out: " No time, so not here: merge_state."; "" for none. */

@@ -68,6 +68,10 @@ double kvr_bound(const kvr_roofline *r, uint64_t i) {
   return r->bound.rows && !isfinite(kvr_best_time(r, i)) ? kvr_positive(r->bound.value[0][i]) : NAN;
 }
 
+bool kvr_lacks_t3(const kvr_roofline *r, uint64_t i) {
+  return isfinite(kvr_at(r, R_T4, i)) && !isfinite(kvr_at(r, R_T3, i)) && !kvr_is_aliased(r, i);
+}
+
 const char *kvr_bounded(const kvr_roofline *r, char *text, size_t size) {
   size_t at = 0;
   text[0] = '\0';
@@ -141,6 +145,8 @@ static kv_status read_words(kvr_roofline *r, kv_error *err) {
   for (size_t i = 0; i < sizeof columns / sizeof *columns && !st; i++)
     st = kvr_strings(&r->job->src, columns[i].name, columns[i].expect, &columns[i].to->text,
                      &columns[i].to->width, &columns[i].to->n, err);
+  if (!st && H5Lexists(r->job->src.file, "layouts/t3_source", H5P_DEFAULT) > 0)
+    st = kvr_strings(&r->job->src, "layouts/t3_source", r->layout.n, &r->t3_source.text, &r->t3_source.width, &r->t3_source.n, err);
   if (!st && (r->gpu_row.n != r->gpu_value.n || r->gpu_row.n != r->gpu_unit.n ||
               r->gpu_row.n != r->gpu_kind.n || r->gpu_row.n != r->gpu_source.n))
     st = kv_fail(err, KV_ERR_INPUT, "%s: the datasets of '/gpu' differ in length", r->job->src.path);
@@ -201,7 +207,7 @@ static kv_status check_indices(const kvr_roofline *r, kv_error *err) {
 static void close_roofline(kvr_roofline *r) {
   kvr_words *all[] = {&r->kernel, &r->layout, &r->resource, &r->ceiling,   &r->scope,    &r->unit,
                       &r->kind,   &r->source, &r->gpu_row,  &r->gpu_value, &r->gpu_unit, &r->gpu_kind,
-                      &r->gpu_source};
+                      &r->gpu_source, &r->t3_source};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->text);
   free(r->order);
   free(r->variant_of);
@@ -645,6 +651,25 @@ static void cover_layouts(const kvr_roofline *r, kvr_cover *c) {
   kvr_cover_row(c, "Layouts", "%s%s%s", r->layout_source, *text && *r->layout_source ? ": " : "", text);
 }
 
+/* What T3 of each layout rests on, or that it is missing and why. */
+static void cover_scatter(const kvr_roofline *r, kvr_cover *c) {
+  char text[1000] = "";
+  size_t at = 0;
+  for (uint64_t k = 0; k < r->layout.n && at + 300 < sizeof text; k++) {
+    bool missing = false, used = false;
+    for (uint64_t i = 0; i < r->points.rows; i++) {
+      if (kvr_at(r, R_LAYOUT, i) != (double)k || kvr_is_aliased(r, i)) continue;
+      used |= isfinite(kvr_at(r, R_T4, i));
+      missing |= kvr_lacks_t3(r, i);
+    }
+    if (!used || (!missing && !r->t3_source.n)) continue;
+    at += (size_t)snprintf(text + at, sizeof text - at, "%s%.60s: %.200s", at ? "; " : "", kvr_word_at(&r->layout, k),
+                           r->t3_source.n ? kvr_word_at(&r->t3_source, k)
+                                          : "missing, as the file does not say what its rows cost: scatter is within placement");
+  }
+  if (*text) kvr_cover_row(c, "T3 (scatter)", "%s", text);
+}
+
 static void cover_not_measured(const kvr_roofline *r, kvr_cover *c) {
   uint64_t measured = 0, counted = 0, n = r->points.rows;
   for (uint64_t i = 0; i < n; i++) {
@@ -710,6 +735,7 @@ static kv_status write_cover(const kvr_roofline *r, kv_error *err) {
   cover_kernels(r, c);
   cover_counts(r, c);
   cover_layouts(r, c);
+  cover_scatter(r, c);
   cover_not_measured(r, c);
   kvr_cover_row(c, "Not known", "%s",
                 *missing ? missing : "nothing is missing in the description of this GPU");
