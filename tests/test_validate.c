@@ -1,11 +1,14 @@
 /* roofline validate: the files it reads, its scores, and the model's bars on every measured point of the
  * tree. */
+#include <dirent.h>
+#include <hdf5.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "attribute.h"
+#include "kv_h5.h"
 #include "kv_test.h"
 #include "measure_ladder.h"
 #include "mem_params.h"
@@ -441,6 +444,32 @@ static void launches_layouts_and_counters_take_part(void) {
   NEAR(w.sm[KVM_LINK], 9e6, 1e-12);
 }
 
+/* What lives in the tree names no folder of the machine it was made on. */
+static void histories_name_no_folders(void) {
+  static const char *const folders[] = {"models/measured", "traces/samples"};
+  unsigned seen = 0;
+  for (size_t k = 0; k < 2; k++) {
+    DIR *d = opendir(kv_source(folders[k]));
+    const struct dirent *e;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(d);
+    while ((e = readdir(d))) {
+      char path[600], text[9000] = "";
+      const size_t n = strlen(e->d_name);
+      if (n < 4 || strcmp(e->d_name + n - 3, ".h5") != 0) continue;
+      (void)snprintf(path, sizeof path, "%s/%.255s", folders[k], e->d_name);
+      hid_t file = H5Fopen(kv_source(path), H5F_ACC_RDONLY, H5P_DEFAULT);
+      CU_ASSERT_FATAL(file >= 0);
+      CU_ASSERT_EQUAL(kv_h5_get_str(file, "history", text, sizeof text, NULL), KV_OK);
+      if (strstr(text, " /") || strstr(text, "=/")) printf("%s: %s\n", path, text);
+      CU_ASSERT(*text && !strstr(text, " /") && !strstr(text, "=/"));
+      (void)H5Fclose(file);
+      seen++;
+    }
+    (void)closedir(d);
+  }
+  CU_ASSERT(seen >= 19);
+}
+
 void suite_validate(void) {
   static const kv_test_case cases[] = {{"text", text_is_read},
                                        {"bad text", bad_text_is_refused},
@@ -455,6 +484,7 @@ void suite_validate(void) {
                                        {"experiments", experiments_climb_the_ladder_too},
                                        {"launches, layouts, counters", launches_layouts_and_counters_take_part},
                                        {"recorded layouts", a_recorded_layout_has_its_cost},
+                                       {"histories", histories_name_no_folders},
                                        {"copy", a_copy_at_the_roof_has_no_cause},
                                        {NULL, NULL}};
   kv_suite("validate", cases);
