@@ -441,6 +441,32 @@ static void the_program_says_it(void) {
   CU_ASSERT_EQUAL(roofline(NULL, "selftest -d 77"), 4);
 }
 
+static double judged_at(hid_t file, const char *name, size_t i) {
+  double v[KVA_MOST_PLANTED] = {0};
+  hid_t d = H5Dopen2(file, name, H5P_DEFAULT);
+  CU_ASSERT(d >= 0 && H5Dread(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v) >= 0);
+  (void)H5Dclose(d);
+  return v[i];
+}
+
+/* The judgement that lives in the tree is the one that is given today: else renew it as its README says. */
+static void the_tree_s_judgement_is_today_s(void) {
+  kva_named *named = calloc(KVA_MOST_PLANTED, sizeof *named);
+  kva_planted p;
+  size_t n = judged(&p, ceilings, named);
+  hid_t file = H5Fopen(kv_source(dataset), H5F_ACC_RDONLY, H5P_DEFAULT);
+  CU_ASSERT_FATAL(file >= 0 && H5Lexists(file, "judged", H5P_DEFAULT) > 0);
+  for (size_t i = 0; i < n; i++) {
+    if (named[i].planted == KVM_CAUSES) continue;
+    NEAR(judged_at(file, "judged/share", i), named[i].share, 0.005);
+    NEAR(judged_at(file, "judged/share_low", i), named[i].share_low, 0.005);
+    NEAR(judged_at(file, "judged/gain", i), named[i].gain, 0.005);
+  }
+  (void)H5Fclose(file);
+  kva_planted_free(&p);
+  free(named);
+}
+
 /* Draws: what two operations have in common cancels. A share of everything is everything, however wide the ceilings' ranges. */
 static void shared_ceilings_cancel(void) {
   static double nats[2][KVA_DRAWS][KVM_CAUSES], whole[2][KVA_DRAWS];
@@ -467,14 +493,6 @@ static void shared_ceilings_cancel(void) {
   double v[4] = {3, NAN, 1, 2};
   kva_draws_interval(v, 4, 2, &low, &high);
   CU_ASSERT(low >= 1 && low < 1.2 && high > 2.8 && high <= 3);
-}
-
-static double judged_at(hid_t file, const char *name, size_t i) {
-  double v[KVA_MOST_PLANTED] = {0};
-  hid_t d = H5Dopen2(file, name, H5P_DEFAULT);
-  CU_ASSERT(d >= 0 && H5Dread(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v) >= 0);
-  (void)H5Dclose(d);
-  return v[i];
 }
 
 /* The judgement stands beside what was measured, which stays as it was; another one takes its place. */
@@ -544,6 +562,7 @@ void suite_selftest(void) {
                                        {"missed bars", wrong_experiments_miss_the_bar},
                                        {"draws", shared_ceilings_cancel},
                                        {"judgement", the_judgement_is_kept},
+                                       {"judgement in the tree", the_tree_s_judgement_is_today_s},
                                        {"layouts", gathers_tell_what_a_layout_costs},
                                        {"memory line", the_memory_s_line_is_read},
                                        {"round trip", a_file_comes_back},
