@@ -133,7 +133,10 @@ static void own_kernels_are_checked(void) {
   own("mine", "bar bar bar");
   expect("--gpu h200 --no-report --kernel own.ini", 3, NULL, "own.ini: [warps ...] tile: all warps together load 0 B");
   own("mine", "cp16.row*9 commit group*1 alu<c");
+  expect("--gpu h200 --no-report --kernel own.ini", 3, NULL, "waits for mark c, which nothing in it sets: put `>c` behind");
+  own("mine\nunset_marks = no wait", "cp16.row*9 commit group*1 alu<c");
   expect("--gpu h200 --no-report --kernel own.ini", 0, "mine", "waits for mark c, which nothing in it sets: taken as no wait");
+  own("mine", "cp16.row*9 commit group*1 alu>c alu<c");
   expect("--gpu h200 --no-report --kernel own.ini --kernel own.ini", 2, NULL, "--kernel: given twice");
   expect("--gpu h200 --no-report --kernel own.ini -o ./own.ini", 2, NULL, "--output: is the kernel itself");
   /* all rows and no products: faster than the products allow, were it not held to its bounds */
