@@ -59,8 +59,9 @@ typedef struct column {
 static kv_status add_column(void *user, hid_t file, kv_error *err) {
   const column *c = user;
   if (H5Lexists(file, COLUMN, H5P_DEFAULT) > 0) (void)H5Ldelete(file, COLUMN, H5P_DEFAULT);
-  kv_status st = kv_h5_write(file, COLUMN, H5T_IEEE_F64LE, c->n, c->modelled, "see unit and kind",
-                             "What the memory model gives for this gather; NaN: not modelled", KV_H5_SMALL, err);
+  kv_status st =
+      kv_h5_write(file, COLUMN, H5T_IEEE_F64LE, c->n, c->modelled, "see unit and kind",
+                  "What the memory model gives for this gather; NaN: not modelled", KV_H5_SMALL, err);
   return st ? st : kv_h5_put_str(file, "memory_model", c->model, err);
 }
 

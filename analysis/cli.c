@@ -153,7 +153,8 @@ static bool path_begins(const char *word, const char *at) {
   return at == word || strchr("=,", at[-1]) || (at == word + 2 && word[0] == '-' && word[1] != '-');
 }
 
-/* A copy of word, in place of `to`, with the folders of absolute paths left out: they are of this machine alone. */
+/* A copy of word, in place of `to`, with the folders of absolute paths left out: they are of this machine
+ * alone. */
 static void leave_folders_out(const char *word, char *to) {
   const char *c = word;
   while (*c) {

@@ -17,10 +17,12 @@ static kv_status copy_file(const char *from, const char *to, kv_error *err) {
   if (!in) st = kv_fail(err, KV_ERR_IO, "%s: cannot be opened: %s", from, strerror(errno));
   else if (!out) st = kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
   while (!st && (n = fread(block, 1, sizeof block, in)) > 0)
-    if (fwrite(block, 1, n, out) != n) st = kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
+    if (fwrite(block, 1, n, out) != n)
+      st = kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
   if (!st && ferror(in)) st = kv_fail(err, KV_ERR_IO, "%s: cannot be read", from);
   if (in) (void)fclose(in);
-  if (out && fclose(out) != 0 && !st) st = kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
+  if (out && fclose(out) != 0 && !st)
+    st = kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
   return st;
 }
 
@@ -43,7 +45,8 @@ static kv_status add_to(const char *path, const kva_addition *a, kv_error *err) 
 
 kv_status kva_h5_add(const kva_addition *a, kv_error *err) {
   char *part;
-  if (asprintf(&part, "%s.%ld.part", a->out, (long)getpid()) < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  if (asprintf(&part, "%s.%ld.part", a->out, (long)getpid()) < 0)
+    return kv_fail(err, KV_ERR_MEMORY, "out of memory");
   kv_clean_watch(part);
   kv_status st = copy_file(a->in, part, err);
   if (!st) st = add_to(part, a, err);

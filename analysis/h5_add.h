@@ -1,4 +1,5 @@
-/* h5_add.h - something more in a dataset that is there: into a copy aside, which is then renamed. All else stays as it was. */
+/* h5_add.h - something more in a dataset that is there: into a copy aside, which is then renamed. All else
+ * stays as it was. */
 #ifndef KVA_H5_ADD_H
 #define KVA_H5_ADD_H
 
@@ -14,7 +15,8 @@ typedef struct kva_addition {
   void *user;
 } kva_addition;
 
-/* KV_ERR_IO, KV_ERR_INPUT where `in` is no HDF5 file, KV_ERR_MEMORY, or what `add` returns: then there is no `out`. */
+/* KV_ERR_IO, KV_ERR_INPUT where `in` is no HDF5 file, KV_ERR_MEMORY, or what `add` returns: then there is no
+ * `out`. */
 kv_status kva_h5_add(const kva_addition *addition, kv_error *err);
 
 #endif

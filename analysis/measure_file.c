@@ -282,7 +282,8 @@ static kv_status write_sources(table *t, const kva_floor_rates *rates) {
     source[n] = rates->roofs ? text[n] : "not known: no ceilings";
     n++;
   }
-  return kv_h5_write_strings(t->file, "layouts/t3_source", n, source, "Who says what T3 is, or why it is not known", t->err);
+  return kv_h5_write_strings(t->file, "layouts/t3_source", n, source,
+                             "Who says what T3 is, or why it is not known", t->err);
 }
 
 static kv_status write_names(table *t) {

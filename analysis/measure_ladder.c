@@ -114,8 +114,8 @@ static const kvk_counters *counted_of(const kva_measured *m, const kva_measured_
   return NULL;
 }
 
-kv_status kva_layout_cost_of(const kvm_gpu *gpu, const kva_layout *l, const kva_calibration *gathers, kva_layout_cost *cost,
-                             kv_error *err) {
+kv_status kva_layout_cost_of(const kvm_gpu *gpu, const kva_layout *l, const kva_calibration *gathers,
+                             kva_layout_cost *cost, kv_error *err) {
   const uint32_t row_bytes = 2 * (KVK_LATENT + KVK_ROPE);
   uint64_t span = 0;
   kva_gather g;
@@ -125,18 +125,22 @@ kv_status kva_layout_cost_of(const kvm_gpu *gpu, const kva_layout *l, const kva_
     if ((uint64_t)l->slots[i] + 1 > span) span = (uint64_t)l->slots[i] + 1;
   cost->scatter = gathers ? kva_calibration_scatter_list(gathers, row_bytes, l->tokens, span) : NAN;
   if (!isnan(cost->scatter)) {
-    (void)snprintf(cost->source, sizeof cost->source, "gather of the same slots by the calibration, measured");
+    (void)snprintf(cost->source, sizeof cost->source,
+                   "gather of the same slots by the calibration, measured");
     return KV_OK;
   }
   kv_status st = kva_gather_of(gpu, l, row_bytes, &g, err);
   if (st) return st;
   cost->scatter = g.layout.at.scatter;
   if (isnan(cost->scatter)) (void)snprintf(cost->source, sizeof cost->source, "not known: %.200s", g.why);
-  else (void)snprintf(cost->source, sizeof cost->source, "memory model of %.48s, %.120s", gpu->key, kva_gather_status(&g));
+  else
+    (void)snprintf(cost->source, sizeof cost->source, "memory model of %.48s, %.120s", gpu->key,
+                   kva_gather_status(&g));
   return KV_OK;
 }
 
-double kva_measured_scatter(const kva_measured *m, kva_place place, const kva_calibration *gathers, char source[240]) {
+double kva_measured_scatter(const kva_measured *m, kva_place place, const kva_calibration *gathers,
+                            char source[240]) {
   static const uint32_t row_bytes = 2 * (KVK_LATENT + KVK_ROPE);
   double scatter = NAN;
   const char *text = "none: all slots stand for a few rows, which come from the L2";
@@ -146,11 +150,13 @@ double kva_measured_scatter(const kva_measured *m, kva_place place, const kva_ca
   }
   if (place == KVA_RANDOM) {
     scatter = gathers ? kva_calibration_scatter(gathers, row_bytes, 1) : NAN;
-    text = isnan(scatter) ? "not known: no calibration with gathers of such rows" : "gathers of the calibration, measured";
+    text = isnan(scatter) ? "not known: no calibration with gathers of such rows"
+                          : "gathers of the calibration, measured";
   }
   if (place == KVA_RECORDED) {
     scatter = m->recorded.scatter > 0 ? m->recorded.scatter : NAN;
-    text = m->recorded.source[0] ? m->recorded.source : "not known: neither a gather of it nor a memory model was given";
+    text = m->recorded.source[0] ? m->recorded.source
+                                 : "not known: neither a gather of it nor a memory model was given";
   }
   if (source) (void)snprintf(source, 240, "%.239s", text);
   return scatter;

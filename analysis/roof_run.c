@@ -102,7 +102,8 @@ static void attribute(const kva_run *run, kva_point *p) {
                           .gain = p->prediction.known ? p->prediction.gain : NULL,
                           .seed = run->seed};
   kva_attribute(run->kernel[p->kernel].name, &e, &p->attribution);
-  for (int c = 0; c < KVM_CAUSES && isnan(kva_point_time(p)); c++) { /* gains are of a time, and there is none */
+  for (int c = 0; c < KVM_CAUSES && isnan(kva_point_time(p));
+       c++) { /* gains are of a time, and there is none */
     kva_cause *x = &p->attribution.cause[c];
     x->gain = x->gain_low = x->gain_high = NAN;
   }
@@ -216,7 +217,8 @@ static void judge_bounds(kva_run *run, const kva_point *first) {
   if (*between == ',') add(run->verdict, sizeof run->verdict, ".");
 }
 
-static void judge_kernels(kva_run *run, const kva_point *first, const kva_point *slow, const kva_point *fast) {
+static void judge_kernels(kva_run *run, const kva_point *first, const kva_point *slow,
+                          const kva_point *fast) {
   char time[32];
   judge_slow(run, slow);
   scaled_time(fast->prediction.known ? kva_point_time(fast) : kva_point_bound(fast), time);

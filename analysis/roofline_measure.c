@@ -277,7 +277,8 @@ static void verdict_of(const kva_measured *m, char *text, size_t size) {
                    kva_place_name(worst->place), (unsigned long long)worst->longest);
 }
 
-/* Shares and gains of each kernel at the longest prefix, cold, contiguous rows (others where there are none). */
+/* Shares and gains of each kernel at the longest prefix, cold, contiguous rows (others where there are none).
+ */
 static void attribute(const kva_measured *m, const roofline_measure_run *run, const kva_calibration *ceilings,
                       char *text, size_t size) {
   uint64_t longest = 0;
@@ -305,7 +306,9 @@ static void print_cost(const kva_measured *m, const kva_calibration *ceilings) {
   for (size_t i = 0; i < m->rows; i++) any |= m->row[i].place == KVA_RECORDED;
   if (any) scatter = kva_measured_scatter(m, KVA_RECORDED, ceilings, source);
   if (any && isnan(scatter)) printf("T3 of the recorded layout: %s\n", source);
-  else if (any) printf("T3 of the recorded layout: %.3f of contiguous rows where memory binds, from the %s\n", scatter, source);
+  else if (any)
+    printf("T3 of the recorded layout: %.3f of contiguous rows where memory binds, from the %s\n", scatter,
+           source);
 }
 
 /* ---- running ---- */

@@ -61,7 +61,9 @@ static const struct argp_option option_table[] = {
     {"bar", O_BAR, "PERCENT", 0, "share of ln(t / t of the control) that each cause must explain (90)", 0},
     {"repeats", O_REPEATS, "N", 0, "timed rounds (25)", 0},
     {"seed", O_SEED, "N", 0, "seed of slot lists, order of runs and intervals (1)", 0},
-    {"output", 'o', "FILE", 0, "dataset to write (kvplanted-1; planted.h5 where measured); with FILE a copy of it with this judgement", 0},
+    {"output", 'o', "FILE", 0,
+     "dataset to write (kvplanted-1; planted.h5 where measured); with FILE a copy of it with this judgement",
+     0},
     {"json", O_JSON, 0, 0, "JSON on stdout (schema roofline-selftest, version 1)", 0},
     {"quiet", 'q', 0, 0, "no messages on stderr but errors", 0},
     {0, 0, 0, 0, 0, 0}};
@@ -72,12 +74,13 @@ static void print_one(const kva_named *v) {
   const double *t = v->a.t;
   char share[64] = "-", gains[40] = "-";
   if (!isnan(v->share)) {
-    (void)snprintf(share, sizeof share, "%.1f %% (%.1f to %.1f)", 100 * v->share, 100 * v->share_low, 100 * v->share_high);
+    (void)snprintf(share, sizeof share, "%.1f %% (%.1f to %.1f)", 100 * v->share, 100 * v->share_low,
+                   100 * v->share_high);
     (void)snprintf(gains, sizeof gains, "%.2f / %.2f", v->gain, v->realised);
   }
   printf("%-15s %-15s %-15s %24s %13s %10.1f %10.1f %10.1f %10.1f %10.1f %10.1f %7.2f\n", v->row->kernel,
-         v->row->cause[0] ? v->row->cause : "-", kva_named_cause(v), share,
-         gains, t[0] * 1e6, t[2] * 1e6, t[4] * 1e6, t[5] * 1e6, t[6] * 1e6, t[7] * 1e6, v->worst);
+         v->row->cause[0] ? v->row->cause : "-", kva_named_cause(v), share, gains, t[0] * 1e6, t[2] * 1e6,
+         t[4] * 1e6, t[5] * 1e6, t[6] * 1e6, t[7] * 1e6, v->worst);
 }
 
 /* A rung below the one before it: the ladder of that kernel is no ladder. */
@@ -124,9 +127,10 @@ static kv_status print_json(const kva_planted *p, const kva_named *named, size_t
     json_t *ladder = json_array();
     for (int k = 0; k < 8; k++) (void)json_array_append_new(ladder, number(v->a.t[k]));
     (void)json_array_append_new(
-        list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:[o,o], s:o, s:o, s:o, s:o, s:s}", "kernel", v->row->kernel,
-                        "control", v->row->control, "planted", v->row->cause, "named", kva_named_cause(v),
-                        "share", number(v->share), "share_interval", number(v->share_low), number(v->share_high), "gain", number(v->gain), "realised", number(v->realised),
+        list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:[o,o], s:o, s:o, s:o, s:o, s:s}", "kernel",
+                        v->row->kernel, "control", v->row->control, "planted", v->row->cause, "named",
+                        kva_named_cause(v), "share", number(v->share), "share_interval", number(v->share_low),
+                        number(v->share_high), "gain", number(v->gain), "realised", number(v->realised),
                         "worst", number(v->worst), "ladder_s", ladder, "verdict", v->a.verdict));
   }
   json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:s, s:o}", "schema", "roofline-selftest", "schema_version", 1,
@@ -174,8 +178,8 @@ static kv_status write_judgement(const options *o, const char *command, const kv
 static kv_status judge(options *o, const char *command, const kva_planted *p, kv_error *err) {
   kvm_gpus gpus = {0};
   roofline_model model = {0};
-  kvm_roofs roofs;
-  kvm_timing timing;
+  kvm_roofs roofs = {0};
+  kvm_timing timing = {0};
   const kvm_gpu *gpu = NULL;
   kva_calibration ceilings = {0};
   kva_named *named = calloc(KVA_MOST_PLANTED, sizeof *named);

@@ -46,7 +46,8 @@ typedef struct judge {
   const kvm_timing *ranges;
 } judge;
 
-static kva_experiments experiments_of(const judge *j, const kva_plant_row *row, const kva_plant_row *control) {
+static kva_experiments experiments_of(const judge *j, const kva_plant_row *row,
+                                      const kva_plant_row *control) {
   const kva_plant_row *resident = find(j->p, row->kernel, KVA_PLANT_RESIDENT);
   return (kva_experiments){
       .name = row->kernel,
@@ -60,15 +61,18 @@ static kva_experiments experiments_of(const judge *j, const kva_plant_row *row, 
       .seed = j->p->origin.seed};
 }
 
-static void explain(const judge *j, const kva_plant_row *row, const kva_plant_row *control, kva_attribution *a) {
+static void explain(const judge *j, const kva_plant_row *row, const kva_plant_row *control,
+                    kva_attribution *a) {
   const kva_experiments x = experiments_of(j, row, control);
   kva_experiments_attribute(&x, j->roofs, j->ranges, a);
 }
 
-/* The share's interval, from draws that the kernel and its control have in common. Draws in which launches take so long that the
- * kernel would be faster than without its misses are none that the experiments allow. */
+/* The share's interval, from draws that the kernel and its control have in common. Draws in which launches
+ * take so long that the kernel would be faster than without its misses are none that the experiments allow.
+ */
 static void find_interval(const judge *j, kva_named *v) {
-  static double nats[2][KVA_DRAWS][KVM_CAUSES], whole[2][KVA_DRAWS]; /* 50 KiB; HDF5 has us on one thread anyway */
+  static double nats[2][KVA_DRAWS][KVM_CAUSES],
+      whole[2][KVA_DRAWS]; /* 50 KiB; HDF5 has us on one thread anyway */
   double share[KVA_DRAWS];
   const kva_experiments x[2] = {experiments_of(j, v->row, v->control), experiments_of(j, v->control, NULL)};
   v->share_low = v->share_high = v->share;

@@ -87,7 +87,8 @@ const char *kva_named_cause(const kva_named *named);
  * 1.1: KV_OK or KV_ERR_BAR with the first that does not. */
 kv_status kva_planted_bar(const kva_named *named, size_t n, double share, kv_error *err);
 
-/* Adds /judged, or puts another in its place, and leaves all else as it was. `command`: NULL where the same run measured. */
+/* Adds /judged, or puts another in its place, and leaves all else as it was. `command`: NULL where the same
+ * run measured. */
 typedef struct kva_judgement {
   const kva_named *named;
   size_t n;

@@ -203,7 +203,8 @@ static kv_status write_judged_texts(hid_t file, const kva_judgement *j, kv_error
   static const char *const name[J_TEXTS] = {"kernel", "planted", "named", "control", "verdict"};
   static const char *const about[J_TEXTS] = {"Kernel", "Cause that was planted; empty: none",
                                              "Cause with the largest share; none: no factor above 1.1",
-                                             "The kernel without the cause; empty: none", "What the ladder says"};
+                                             "The kernel without the cause; empty: none",
+                                             "What the ladder says"};
   const char *text[KVA_MOST_PLANTED];
   kv_status st = KV_OK;
   for (int c = 0; !st && c < J_TEXTS; c++) {
@@ -215,9 +216,9 @@ static kv_status write_judged_texts(hid_t file, const kva_judgement *j, kv_error
   return st;
 }
 
-#define NAMED(f, expression)                 \
-  static double f(const kva_named *v) {      \
-    return expression;                       \
+#define NAMED(f, expression)            \
+  static double f(const kva_named *v) { \
+    return expression;                  \
   }
 NAMED(j_time, v->row->time.median)
 NAMED(j_low, v->row->time.low)
@@ -256,7 +257,8 @@ static kv_status write_judged_numbers(hid_t file, const kva_judgement *j, kv_err
   for (size_t c = 0; !st && c < sizeof number / sizeof *number; c++) {
     (void)snprintf(path, sizeof path, "judged/%s", number[c].name);
     for (size_t i = 0; i < j->n; i++) value[i] = number[c].of(&j->named[i]);
-    st = kv_h5_write(file, path, H5T_IEEE_F64LE, j->n, value, number[c].units, number[c].about, KV_H5_SMALL, err);
+    st = kv_h5_write(file, path, H5T_IEEE_F64LE, j->n, value, number[c].units, number[c].about, KV_H5_SMALL,
+                     err);
   }
   for (int t = 0; !st && t < 8; t++) {
     (void)snprintf(path, sizeof path, "judged/t%d", t);

@@ -22,7 +22,7 @@ typedef struct reader {
   unsigned count[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES];
   char seen[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES][KVM_NAME]; /* sections of programs so far */
   size_t sections;
-  bool lenient; /* `unset_marks = no wait` */
+  bool lenient;                /* `unset_marks = no wait` */
   char (*fields)[2][KVM_NAME]; /* of [structure]: applied after `like` */
   size_t n_fields;
 } reader;
@@ -293,8 +293,8 @@ static unsigned unset_marks(const kvm_role *role) {
   return waits & ~set & ((1u << KVM_MARKS) - 1);
 }
 
-/* A wait for a mark that nothing sets is a slip of the pen, and would be no wait at all. Machine code that was walked along one path
- * may have them: its file says so. */
+/* A wait for a mark that nothing sets is a slip of the pen, and would be no wait at all. Machine code that
+ * was walked along one path may have them: its file says so. */
 static kv_status check_marks(const reader *r) {
   kvm_declared *k = r->to;
   for (unsigned i = 0; i < k->block.roles; i++) {
@@ -303,13 +303,15 @@ static kv_status check_marks(const reader *r) {
     if (!unset) continue;
     while (!(unset >> m & 1)) m++;
     if (!k->unset[0])
-      (void)snprintf(k->unset, sizeof k->unset, "[warps ...] number %u waits for mark %c, which nothing in it sets", i + 1, 'a' + m);
+      (void)snprintf(k->unset, sizeof k->unset,
+                     "[warps ...] number %u waits for mark %c, which nothing in it sets", i + 1, 'a' + m);
     if (r->lenient) continue;
     char where[24] = "";
     const int line = line_of_wait(r->path, "warps", i, m);
     if (line) (void)snprintf(where, sizeof where, "line %d: ", line);
     return kv_fail(r->err, KV_ERR_INPUT,
-                   "%s: %s%s: put `>%c` behind the instruction whose result is waited for, or take the `%c` behind the `<` away; in "
+                   "%s: %s%s: put `>%c` behind the instruction whose result is waited for, or take the `%c` "
+                   "behind the `<` away; in "
                    "machine code whose other paths were cut out, say `unset_marks = no wait` in [kernel]",
                    r->path, where, k->unset, 'a' + m, 'a' + m);
   }

@@ -54,7 +54,8 @@ typedef struct kvm_declared {
   char name[KVM_NAME], like[KVM_NAME], arch[16], description[200], source[KVM_SOURCE];
   kvm_structure structure; /* its name and description point into this struct: do not copy it */
   unsigned launches;       /* kernels of the whole operation (1) */
-  char unset[100];         /* a mark that is waited for and never set, where the file allows it: no wait; "" for none */
+  char unset[100]; /* a mark that is waited for and never set, where the file allows it: no wait; "" for none
+                    */
   kvm_block block;         /* roles 0: no program */
   unsigned merges;         /* 0: the merge is estimated from its bytes */
   kvm_merge merge[KVM_MAX_MERGES];

@@ -163,12 +163,15 @@ static void put_gain_rows(const kvr_roofline *r, const kvr_table *t, FILE *f, FI
   for (size_t c = 0; c < CAUSES; c++) fprintf(r->job->vars, "GAIN_KNOWN[%zu] = %d\n", c + 1, shown[c]);
   kvr_put_number(r->job->vars, "GAIN_MOST", most);
   if (best.point == UINT64_MAX)
-    kvr_put_finding(r->job, "FIND_GAINS", "%s", rows > 0 ? "No single fix gains anything."
-                    : *kvr_bounded(r, text, sizeof text) ? "No kernel has a time, only a bound of it, so no gain is known."
-                                                         : "No gain is known.");
+    kvr_put_finding(r->job, "FIND_GAINS", "%s",
+                    rows > 0 ? "No single fix gains anything."
+                    : *kvr_bounded(r, text, sizeof text)
+                        ? "No kernel has a time, only a bound of it, so no gain is known."
+                        : "No gain is known.");
   else
     kvr_put_finding(r->job, "FIND_GAINS",
-                    "Each kernel at its longest prefix. Removing one cause and nothing else; gains do not multiply. Largest: "
+                    "Each kernel at its longest prefix. Removing one cause and nothing else; gains do not "
+                    "multiply. Largest: "
                     "%s without %s would take 1/%.3g of its time (%s).%s",
                     kvr_kernel_of(r, best.point), causes[best.cause], best.gain,
                     isfinite(kvr_at(r, R_MEASURED, best.point)) ? "modelled on a measured time" : "modelled",

@@ -150,7 +150,8 @@ static void put_end(const kvr_roofline *r, FILE *f, double row, uint64_t i, doub
   fputc('\n', f);
 }
 
-static void find_ladder(const kvr_roofline *r, const climb *slowest, uint64_t i, const char *farthest, const char *missing) {
+static void find_ladder(const kvr_roofline *r, const climb *slowest, uint64_t i, const char *farthest,
+                        const char *missing) {
   if (i == UINT64_MAX) kvr_put_finding(r->job, "FIND_LADDER", "No floor of any kernel is known.");
   else if (!slowest->worst_of[0])
     kvr_put_finding(r->job, "FIND_LADDER",
@@ -161,7 +162,8 @@ static void find_ladder(const kvr_roofline *r, const climb *slowest, uint64_t i,
         r->job, "FIND_LADDER",
         "Each kernel at its longest prefix, from its floor T0 upwards, a cause a step. Longest ladder: %s at "
         "%s tokens, where the largest step is %s, x%.3g.%s",
-        kvr_kernel_of(r, i), kvr_count(kvr_at(r, R_PREFIX, i)).text, slowest->worst_of, slowest->worst, missing);
+        kvr_kernel_of(r, i), kvr_count(kvr_at(r, R_PREFIX, i)).text, slowest->worst_of, slowest->worst,
+        missing);
 }
 
 /* The tables are written together, so that a row is the same kernel in both. */

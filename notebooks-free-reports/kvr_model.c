@@ -197,8 +197,8 @@ static kv_status put_step(const model *m, kvr_cover *c, kv_error *err) {
                    kvr_count(at(m, S_PREFIX, last)).text, kernel_of(m, last), 100 * at(m, S_SHARE, last),
                    kvr_time(at(m, S_FLOOR, last)).text, kvr_time(at(m, S_STEP, last)).text);
   if (m->beyond)
-    (void)snprintf(beyond, sizeof beyond, " %s points are of kernels beyond the first %d.", kvr_count((double)m->beyond).text,
-                   (int)MOST_SERIES);
+    (void)snprintf(beyond, sizeof beyond, " %s points are of kernels beyond the first %d.",
+                   kvr_count((double)m->beyond).text, (int)MOST_SERIES);
   kvr_put_finding(m->job, "FIND_STEP", "%s%s", m->n ? c->verdict : "This dataset holds no point.", beyond);
   return put_points(m, "step.tsv", step_line, err);
 }

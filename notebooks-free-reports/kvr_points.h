@@ -76,7 +76,7 @@ typedef struct kvr_roofline {
   char gpu[128], gpu_name[256], status[512], dtype[64], layout_source[512], verdict[2048];
   double heads, queries, latent, rope, row_bytes, batch, layers;
   kvr_table points, ceilings, ranges; /* ranges: low and high of /gpu; rows 0 where the file has none */
-  kvr_words t3_source; /* by layout; n 0 where the file has none */
+  kvr_words t3_source;                /* by layout; n 0 where the file has none */
   kvr_words kernel, layout, resource, ceiling, scope, unit, kind, source, gpu_row, gpu_value, gpu_unit,
       gpu_kind, gpu_source;
   kvr_table bound, read; /* time_at_least; useful_kv_bytes; rows 0 where the file has none */
@@ -103,14 +103,15 @@ double kvr_bound(const kvr_roofline *r, uint64_t i);
 bool kvr_lacks_t3(const kvr_roofline *r, uint64_t i);
 /* "merge_state, other": kernels of which no point has a time but some a bound; "" for none. */
 const char *kvr_bounded(const kvr_roofline *r, char *text, size_t size);
-/* The same as the end of a finding whose page leaves them out: " No time, so not here: merge_state."; "" for none. */
+/* The same as the end of a finding whose page leaves them out: " No time, so not here: merge_state."; "" for
+ * none. */
 const char *kvr_no_time(const kvr_roofline *r, char *text, size_t size);
 /* True where every slot of point i stands for one of a few rows ("resident", "aliased"): an experiment that
  * leaves the KV's bytes out, so its time is no time of reading them. */
 bool kvr_is_aliased(const kvr_roofline *r, uint64_t i);
-/* Bytes of KV that the effective bandwidth counts: the dataset's own, else from its ratio. A kernel with a time but no
- * effective bandwidth reads no KV (NaN), nor does a run on aliased slots; a point with a floor only gets its
- * rows, or its useful bytes where these are fewer. */
+/* Bytes of KV that the effective bandwidth counts: the dataset's own, else from its ratio. A kernel with a
+ * time but no effective bandwidth reads no KV (NaN), nor does a run on aliased slots; a point with a floor
+ * only gets its rows, or its useful bytes where these are fewer. */
 double kvr_kv_bytes(const kvr_roofline *r, uint64_t i);
 /* v, or NaN where a log axis cannot show it. */
 double kvr_positive(double v);

@@ -1,12 +1,13 @@
-/* kvr_resources.c - pages of a roofline-1 file that need columns which only some files have: layouts side by side, use of each
- * resource, fill, the roofline by level. But for the first, a kernel stands for its longest prefix and first variant.
+/* kvr_resources.c - pages of a roofline-1 file that need columns which only some files have: layouts side by
+ * side, use of each resource, fill, the roofline by level. But for the first, a kernel stands for its longest
+ * prefix and first variant.
  *
  *   layouts.tsv    a block a kernel and layout drawn: prefix, t / t_contiguous, low, high
- *   resources.tsv  a block a kernel: number of the resource, % of its best rate of the chip, of the busiest SM, 1 if that SM's
- *                  share is an even one (nothing told)
- *   fill.tsv       a block a kernel: blocks, us measured, modelled, size of the mark, us at least where there is no time
- *   fill-best.tsv  a line a kernel with fewer blocks than SMs: blocks, us, SMs, us with all SMs busy, kernel
- *   levels.tsv     a block a kernel: level (1 DRAM, 2 L2, 3 link), flop/B, TFLOP/s measured, modelled, of the two that is there
+ *   resources.tsv  a block a kernel: number of the resource, % of its best rate of the chip, of the busiest
+ * SM, 1 if that SM's share is an even one (nothing told) fill.tsv       a block a kernel: blocks, us
+ * measured, modelled, size of the mark, us at least where there is no time fill-best.tsv  a line a kernel
+ * with fewer blocks than SMs: blocks, us, SMs, us with all SMs busy, kernel levels.tsv     a block a kernel:
+ * level (1 DRAM, 2 L2, 3 link), flop/B, TFLOP/s measured, modelled, of the two that is there
  */
 #include <math.h>
 #include <stdlib.h>
@@ -264,11 +265,15 @@ kv_status kvr_put_resources(const kvr_roofline *r, kv_error *err) {
   kvr_put_number(r->job->vars, "USE_EVEN", (double)evens);
   fprintf(r->job->vars, "array USE_NAME[%d]\n", USES);
   for (size_t u = 0; u < USES; u++) fprintf(r->job->vars, "USE_NAME[%zu] = '%s'\n", u + 1, use_names[u]);
-  if (top_point == UINT64_MAX) kvr_put_finding(r->job, "FIND_RESOURCES", "%s", s.n ? "No work or no ceiling is known." : "No kernel has a time.");
+  if (top_point == UINT64_MAX)
+    kvr_put_finding(r->job, "FIND_RESOURCES", "%s",
+                    s.n ? "No work or no ceiling is known." : "No kernel has a time.");
   else
     kvr_put_finding(r->job, "FIND_RESOURCES",
-                    "Work over time over the ceiling, each kernel at its longest prefix. Most used: %s by %s, %.0f %%. A kernel far from "
-                    "100 %% of everything waits.%s", use_names[top_use], kvr_kernel_of(r, top_point), 100 * top,
+                    "Work over time over the ceiling, each kernel at its longest prefix. Most used: %s by "
+                    "%s, %.0f %%. A kernel far from "
+                    "100 %% of everything waits.%s",
+                    use_names[top_use], kvr_kernel_of(r, top_point), 100 * top,
                     kvr_no_time(r, text, sizeof text));
   st = kvr_job_close(r->job, &f, err);
 done:
@@ -400,11 +405,15 @@ kv_status kvr_put_levels(const kvr_roofline *r, kv_error *err) {
     kvr_put_number(r->job->vars, name, ceiling(r, names[l], "chip") * 1e-12);
   }
   kvr_put_number(r->job->vars, "LEVEL_MMA", ceiling(r, "mma", "chip") * 1e-12);
-  if (near_point == UINT64_MAX) kvr_put_finding(r->job, "FIND_LEVELS", "%s", s.n ? "No bytes at any level are known." : "No kernel has a time.");
+  if (near_point == UINT64_MAX)
+    kvr_put_finding(r->job, "FIND_LEVELS", "%s",
+                    s.n ? "No bytes at any level are known." : "No kernel has a time.");
   else
     kvr_put_finding(r->job, "FIND_LEVELS",
-                    "Flops that were executed over the bytes that moved at each level; each kernel at its longest prefix. Nearest to a roof: "
-                    "%s, %.0f %% of the %s's.%s", kvr_kernel_of(r, near_point), 100 * nearest, spoken[near_level],
+                    "Flops that were executed over the bytes that moved at each level; each kernel at its "
+                    "longest prefix. Nearest to a roof: "
+                    "%s, %.0f %% of the %s's.%s",
+                    kvr_kernel_of(r, near_point), 100 * nearest, spoken[near_level],
                     kvr_no_time(r, text, sizeof text));
   st = kvr_job_close(r->job, &f, err);
 done:

@@ -146,7 +146,8 @@ static kv_status read_words(kvr_roofline *r, kv_error *err) {
     st = kvr_strings(&r->job->src, columns[i].name, columns[i].expect, &columns[i].to->text,
                      &columns[i].to->width, &columns[i].to->n, err);
   if (!st && H5Lexists(r->job->src.file, "layouts/t3_source", H5P_DEFAULT) > 0)
-    st = kvr_strings(&r->job->src, "layouts/t3_source", r->layout.n, &r->t3_source.text, &r->t3_source.width, &r->t3_source.n, err);
+    st = kvr_strings(&r->job->src, "layouts/t3_source", r->layout.n, &r->t3_source.text, &r->t3_source.width,
+                     &r->t3_source.n, err);
   if (!st && (r->gpu_row.n != r->gpu_value.n || r->gpu_row.n != r->gpu_unit.n ||
               r->gpu_row.n != r->gpu_kind.n || r->gpu_row.n != r->gpu_source.n))
     st = kv_fail(err, KV_ERR_INPUT, "%s: the datasets of '/gpu' differ in length", r->job->src.path);
@@ -164,13 +165,15 @@ static kv_status read_optional(const kvr_roofline *r, const char *const *name, k
   if (H5Lexists(r->job->src.file, path, H5P_DEFAULT) <= 0) return KV_OK;
   kv_status st = kvr_table_load(&r->job->src, "points", name, 1, t, err);
   if (!st && t->rows != r->points.rows)
-    st = kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s' and '/points/kernel' differ in length", r->job->src.path, path);
+    st = kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s' and '/points/kernel' differ in length",
+                 r->job->src.path, path);
   return st;
 }
 
 /* Older files held the bound in `time`, where the ladder has no T7. */
 static kv_status read_bounds(kvr_roofline *r, kv_error *err) {
-  static const char *const bound[] = {"time_at_least"}, *const read[] = {"useful_kv_bytes"}, *const time[] = {"time"};
+  static const char *const bound[] = {"time_at_least"}, *const read[] = {"useful_kv_bytes"},
+                           *const time[] = {"time"};
   kv_status st = read_optional(r, read, &r->read, err);
   if (!st) st = read_optional(r, bound, &r->bound, err);
   if (st || r->bound.rows) return st;
@@ -205,9 +208,9 @@ static kv_status check_indices(const kvr_roofline *r, kv_error *err) {
 }
 
 static void close_roofline(kvr_roofline *r) {
-  kvr_words *all[] = {&r->kernel, &r->layout, &r->resource, &r->ceiling,   &r->scope,    &r->unit,
-                      &r->kind,   &r->source, &r->gpu_row,  &r->gpu_value, &r->gpu_unit, &r->gpu_kind,
-                      &r->gpu_source, &r->t3_source};
+  kvr_words *all[] = {&r->kernel,   &r->layout,   &r->resource,   &r->ceiling,  &r->scope,
+                      &r->unit,     &r->kind,     &r->source,     &r->gpu_row,  &r->gpu_value,
+                      &r->gpu_unit, &r->gpu_kind, &r->gpu_source, &r->t3_source};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->text);
   free(r->order);
   free(r->variant_of);
@@ -279,8 +282,8 @@ static kv_status make_series(kvr_roofline *r, kv_error *err) {
 static const size_t time_columns[] = {R_MEASURED, R_LOW, R_HIGH, R_TIME, R_FLOOR};
 
 /* 1 prefix, 2 intensity, 3-7 TFLOP/s, 8-12 GB/s, 13-17 us (measured, low, high, modelled, floor each), 18 T2,
- * 19 T4 us, 20 relative size of the mark, 21 TFLOP/s at most, 22 GB/s at most, 23 us at least, where there is no time.
- * Low and high are of the quantity shown: the longest time is the lowest rate. */
+ * 19 T4 us, 20 relative size of the mark, 21 TFLOP/s at most, 22 GB/s at most, 23 us at least, where there is
+ * no time. Low and high are of the quantity shown: the longest time is the lowest rate. */
 static void put_point(const kvr_roofline *r, FILE *f, uint64_t i, double mark) {
   static const size_t rate_columns[] = {R_MEASURED, R_HIGH, R_LOW, R_TIME, R_FLOOR};
   kvr_put_cell(f, kvr_positive(kvr_at(r, R_PREFIX, i)));
@@ -443,7 +446,8 @@ static size_t how_of(const kvr_roofline *r, uint64_t i) {
   static const char *const end[] = {", eager", ", warm", ", replicated"};
   const char *layout = kvr_word_at(&r->layout, (uint64_t)kvr_at(r, R_LAYOUT, i));
   for (size_t k = 0; k < sizeof end / sizeof *end; k++)
-    if (strlen(layout) >= strlen(end[k]) && !strcmp(layout + strlen(layout) - strlen(end[k]), end[k])) return k + 1;
+    if (strlen(layout) >= strlen(end[k]) && !strcmp(layout + strlen(layout) - strlen(end[k]), end[k]))
+      return k + 1;
   return 0;
 }
 
@@ -452,17 +456,20 @@ static bool is_read_time(const kvr_roofline *r, uint64_t i) {
   return kvr_best_time(r, i) > 0 && kvr_kv_bytes(r, i) > 0;
 }
 
-/* Whether the times of two points can be held against each other: both measured or both modelled, run in one way, of one problem,
- * and for two kernels of one layout. */
+/* Whether the times of two points can be held against each other: both measured or both modelled, run in one
+ * way, of one problem, and for two kernels of one layout. */
 static bool is_alike(const kvr_roofline *r, uint64_t i, uint64_t k) {
   static const size_t problem[] = {R_PREFIX, R_HEADS, R_QUERIES, R_BATCH};
   for (size_t c = 0; c < sizeof problem / sizeof *problem; c++)
     if (kvr_at(r, problem[c], i) != kvr_at(r, problem[c], k)) return false;
-  if (isfinite(kvr_at(r, R_MEASURED, i)) != isfinite(kvr_at(r, R_MEASURED, k)) || how_of(r, i) != how_of(r, k)) return false;
+  if (isfinite(kvr_at(r, R_MEASURED, i)) != isfinite(kvr_at(r, R_MEASURED, k)) ||
+      how_of(r, i) != how_of(r, k))
+    return false;
   return kvr_at(r, R_KERNEL, i) == kvr_at(r, R_KERNEL, k) || kvr_at(r, R_LAYOUT, i) == kvr_at(r, R_LAYOUT, k);
 }
 
-/* Whether a summary rather tells of point i: a longer prefix, measured before modelled, graphs before other ways, the faster. */
+/* Whether a summary rather tells of point i: a longer prefix, measured before modelled, graphs before other
+ * ways, the faster. */
 static bool is_rather(const kvr_roofline *r, uint64_t i, uint64_t k) {
   const double prefix = kvr_at(r, R_PREFIX, i) - kvr_at(r, R_PREFIX, k);
   const int measured = isfinite(kvr_at(r, R_MEASURED, i)) - isfinite(kvr_at(r, R_MEASURED, k));
@@ -479,15 +486,16 @@ static uint64_t find_fastest(const kvr_roofline *r) {
   return best;
 }
 
-/* The fastest, and the slowest of the points like it: another kernel on the same layout; where there is none, the same kernel on
- * another layout. */
+/* The fastest, and the slowest of the points like it: another kernel on the same layout; where there is none,
+ * the same kernel on another layout. */
 static ends find_ends(const kvr_roofline *r) {
   ends e = {find_fastest(r), UINT64_MAX};
   if (e.fast == UINT64_MAX) return e;
   e.slow = e.fast;
   for (int others = 1; others >= 0 && e.slow == e.fast; others--)
     for (uint64_t i = 0; i < r->points.rows; i++)
-      if (is_read_time(r, i) && is_alike(r, i, e.fast) && (kvr_at(r, R_KERNEL, i) != kvr_at(r, R_KERNEL, e.fast)) == (others > 0) &&
+      if (is_read_time(r, i) && is_alike(r, i, e.fast) &&
+          (kvr_at(r, R_KERNEL, i) != kvr_at(r, R_KERNEL, e.fast)) == (others > 0) &&
           kvr_best_time(r, i) > kvr_best_time(r, e.slow))
         e.slow = i;
   return e;
@@ -496,7 +504,8 @@ static ends find_ends(const kvr_roofline *r) {
 /* ", contiguous", where points differ in their layout. */
 static const char *on_layout(const kvr_roofline *r, uint64_t i, char text[100]) {
   text[0] = '\0';
-  if (r->variant_count > 1) (void)snprintf(text, 100, ", %.60s", kvr_word_at(&r->layout, (uint64_t)kvr_at(r, R_LAYOUT, i)));
+  if (r->variant_count > 1)
+    (void)snprintf(text, 100, ", %.60s", kvr_word_at(&r->layout, (uint64_t)kvr_at(r, R_LAYOUT, i)));
   return text;
 }
 
@@ -516,13 +525,13 @@ static void find_two(const kvr_roofline *r, ends e) {
       kvr_time(kvr_best_time(r, e.slow)).text, told(r, e.slow),
       kvr_best_time(r, e.slow) / kvr_at(r, R_FLOOR, e.slow));
   double dram = kvr_roof_named(r, r->bandwidth, r->bandwidths, "dram");
-  kvr_put_finding(r->job, "FIND_BANDWIDTH",
-                  "Useful KV bytes over time, at prefix %s%s: %s %s (%s), %s %s (%s). DRAM ceiling: %s.",
-                  kvr_count(kvr_at(r, R_PREFIX, e.fast)).text, on_layout(r, e.fast, layout), kvr_kernel_of(r, e.fast),
-                  kvr_si(kvr_kv_bytes(r, e.fast) / kvr_best_time(r, e.fast), "B/s").text, told(r, e.fast),
-                  kvr_kernel_of(r, e.slow),
-                  kvr_si(kvr_kv_bytes(r, e.slow) / kvr_best_time(r, e.slow), "B/s").text, told(r, e.slow),
-                  kvr_si(dram, "B/s").text);
+  kvr_put_finding(
+      r->job, "FIND_BANDWIDTH",
+      "Useful KV bytes over time, at prefix %s%s: %s %s (%s), %s %s (%s). DRAM ceiling: %s.",
+      kvr_count(kvr_at(r, R_PREFIX, e.fast)).text, on_layout(r, e.fast, layout), kvr_kernel_of(r, e.fast),
+      kvr_si(kvr_kv_bytes(r, e.fast) / kvr_best_time(r, e.fast), "B/s").text, told(r, e.fast),
+      kvr_kernel_of(r, e.slow), kvr_si(kvr_kv_bytes(r, e.slow) / kvr_best_time(r, e.slow), "B/s").text,
+      told(r, e.slow), kvr_si(dram, "B/s").text);
 }
 
 /* One kernel has times: its layouts are what differs. */
@@ -555,12 +564,15 @@ static void find_bounds(const kvr_roofline *r) {
   for (uint64_t i = 0; i < r->points.rows && at + 120 < sizeof times && rate_at + 120 < sizeof rates; i++) {
     const double t = kvr_bound(r, i), bytes = kvr_kv_bytes(r, i);
     if (!isfinite(t) || !(bytes > 0) || kvr_at(r, R_PREFIX, i) != longest) continue;
-    at += (size_t)snprintf(times + at, sizeof times - at, "%s%.60s %s", at ? ", " : "", kvr_kernel_of(r, i), kvr_time(t).text);
-    rate_at += (size_t)snprintf(rates + rate_at, sizeof rates - rate_at, "%s%.60s %s", rate_at ? ", " : "", kvr_kernel_of(r, i),
-                                kvr_si(bytes / t, "B/s").text);
+    at += (size_t)snprintf(times + at, sizeof times - at, "%s%.60s %s", at ? ", " : "", kvr_kernel_of(r, i),
+                           kvr_time(t).text);
+    rate_at += (size_t)snprintf(rates + rate_at, sizeof rates - rate_at, "%s%.60s %s", rate_at ? ", " : "",
+                                kvr_kernel_of(r, i), kvr_si(bytes / t, "B/s").text);
   }
-  kvr_put_finding(r->job, "FIND_TIME", "No time is known. Lower bounds of it at prefix %s: %s.", kvr_count(longest).text, times);
-  kvr_put_finding(r->job, "FIND_BANDWIDTH", "No rate is known. Upper bounds of it at prefix %s: %s.", kvr_count(longest).text, rates);
+  kvr_put_finding(r->job, "FIND_TIME", "No time is known. Lower bounds of it at prefix %s: %s.",
+                  kvr_count(longest).text, times);
+  kvr_put_finding(r->job, "FIND_BANDWIDTH", "No rate is known. Upper bounds of it at prefix %s: %s.",
+                  kvr_count(longest).text, rates);
 }
 
 static bool has_read_bounds(const kvr_roofline *r) {
@@ -634,11 +646,13 @@ static void cover_counts(const kvr_roofline *r, kvr_cover *c) {
     bounded += isfinite(kvr_bound(r, i)) ? 1u : 0u;
     neither += !m && !t && !isfinite(kvr_bound(r, i));
   }
-  if (bounded) (void)snprintf(bounds, sizeof bounds, ", %s with a lower bound only", kvr_count((double)bounded).text);
+  if (bounded)
+    (void)snprintf(bounds, sizeof bounds, ", %s with a lower bound only", kvr_count((double)bounded).text);
   kvr_cover_row(c, "Points", "%s: %s with a measured time, %s with a modelled one%s, %s with a floor only",
                 kvr_count((double)r->points.rows).text, kvr_count((double)measured).text,
                 kvr_count((double)modelled).text, bounds, kvr_count((double)neither).text);
-  if (*kvr_bounded(r, names, sizeof names)) kvr_cover_row(c, "No time of", "%s: bounds only, which are no prediction", names);
+  if (*kvr_bounded(r, names, sizeof names))
+    kvr_cover_row(c, "No time of", "%s: bounds only, which are no prediction", names);
 }
 
 /* The source, and the layouts that points really have. */
@@ -663,9 +677,10 @@ static void cover_scatter(const kvr_roofline *r, kvr_cover *c) {
       missing |= kvr_lacks_t3(r, i);
     }
     if (!used || (!missing && !r->t3_source.n)) continue;
-    at += (size_t)snprintf(text + at, sizeof text - at, "%s%.60s: %.200s", at ? "; " : "", kvr_word_at(&r->layout, k),
-                           r->t3_source.n ? kvr_word_at(&r->t3_source, k)
-                                          : "missing, as the file does not say what its rows cost: scatter is within placement");
+    at += (size_t)snprintf(
+        text + at, sizeof text - at, "%s%.60s: %.200s", at ? "; " : "", kvr_word_at(&r->layout, k),
+        r->t3_source.n ? kvr_word_at(&r->t3_source, k)
+                       : "missing, as the file does not say what its rows cost: scatter is within placement");
   }
   if (*text) kvr_cover_row(c, "T3 (scatter)", "%s", text);
 }

@@ -1,8 +1,9 @@
-/* kvr_selftest.c - a kvplanted-1 dataset as tables for gnuplot: planted kernels against their controls, and what the
- * attribution says of them.
+/* kvr_selftest.c - a kvplanted-1 dataset as tables for gnuplot: planted kernels against their controls, and
+ * what the attribution says of them.
  *
- *   planted.tsv  a line a kernel with a planted cause: row, name, what it does, control: time, low, high, planted: time, low,
- *                high (us), text of the ratio, share, low, high (%), text of the share, text of the cause named, 1 where it is missed
+ *   planted.tsv  a line a kernel with a planted cause: row, name, what it does, control: time, low, high,
+ * planted: time, low, high (us), text of the ratio, share, low, high (%), text of the share, text of the
+ * cause named, 1 where it is missed
  *
  * A file that was not judged has no shares: its page says how they come in.
  */
@@ -53,9 +54,10 @@ static kv_status read_judged(planted *p, kv_error *err) {
   if (H5Lexists(src->file, "judged", H5P_DEFAULT) <= 0) return KV_OK;
   kv_status st = kvr_table_load(src, "judged", judged_columns, J_COLUMNS, &p->judged, err);
   if (!st)
-    st = kvr_strings(src, "judged/kernel", p->judged.rows, &p->judged_kernel.text, &p->judged_kernel.width, &p->judged_kernel.n,
-                     err);
-  if (!st) st = kvr_strings(src, "judged/named", p->judged.rows, &p->named.text, &p->named.width, &p->named.n, err);
+    st = kvr_strings(src, "judged/kernel", p->judged.rows, &p->judged_kernel.text, &p->judged_kernel.width,
+                     &p->judged_kernel.n, err);
+  if (!st)
+    st = kvr_strings(src, "judged/named", p->judged.rows, &p->named.text, &p->named.width, &p->named.n, err);
   return st;
 }
 
@@ -63,7 +65,8 @@ static kv_status read_planted(planted *p, kv_error *err) {
   const kvr_source *src = &p->job->src;
   kv_status st = kvr_table_load(src, "points", point_columns, P_COLUMNS, &p->points, err);
   for (size_t k = 0; k < T_WORDS && !st; k++)
-    st = kvr_strings(src, point_words[k], p->points.rows, &p->word[k].text, &p->word[k].width, &p->word[k].n, err);
+    st = kvr_strings(src, point_words[k], p->points.rows, &p->word[k].text, &p->word[k].width, &p->word[k].n,
+                     err);
   if (!st) st = read_judged(p, err);
   if (!st) st = kvr_text_attribute(src, "gpu_name", p->gpu, sizeof p->gpu, err);
   if (!st) st = kvr_text_attribute(src, "status", p->status, sizeof p->status, err);
@@ -124,15 +127,17 @@ static void put_row(const planted *p, double row, uint64_t i, FILE *f) {
   put_times(p, i, f);
   (void)snprintf(text, sizeof text, "x%.3g", ratio);
   kvr_put_word(f, text);
-  for (size_t c = J_SHARE; c <= J_HIGH; c++) kvr_put_cell(f, j == UINT64_MAX ? NAN : 100 * p->judged.value[c][j]);
+  for (size_t c = J_SHARE; c <= J_HIGH; c++)
+    kvr_put_cell(f, j == UINT64_MAX ? NAN : 100 * p->judged.value[c][j]);
   text[0] = '\0';
   if (j != UINT64_MAX && isfinite(p->judged.value[J_SHARE][j]))
-    (void)snprintf(text, sizeof text, "%.1f %% (%.1f to %.1f)", 100 * p->judged.value[J_SHARE][j], 100 * p->judged.value[J_LOW][j],
-                   100 * p->judged.value[J_HIGH][j]);
+    (void)snprintf(text, sizeof text, "%.1f %% (%.1f to %.1f)", 100 * p->judged.value[J_SHARE][j],
+                   100 * p->judged.value[J_LOW][j], 100 * p->judged.value[J_HIGH][j]);
   else if (j != UINT64_MAX) (void)snprintf(text, sizeof text, "nothing to explain");
   kvr_put_word(f, text);
   if (j == UINT64_MAX) (void)snprintf(named, sizeof named, "planted: %.60s", of(p, T_CAUSE, i));
-  else if (!strcmp(at(&p->named, j), of(p, T_CAUSE, i))) (void)snprintf(named, sizeof named, "%.60s, named", of(p, T_CAUSE, i));
+  else if (!strcmp(at(&p->named, j), of(p, T_CAUSE, i)))
+    (void)snprintf(named, sizeof named, "%.60s, named", of(p, T_CAUSE, i));
   else (void)snprintf(named, sizeof named, "%.40s; named: %.40s", of(p, T_CAUSE, i), at(&p->named, j));
   kvr_put_word(f, named);
   kvr_put_cell(f, j != UINT64_MAX && is_missed(p, i, j));
@@ -141,8 +146,9 @@ static void put_row(const planted *p, double row, uint64_t i, FILE *f) {
 
 typedef struct summary {
   unsigned rows, judged, missed;
-  double low, high, time_low, time_high, least; /* of shares in %, of times in us; the least share's lower end, % */
-  char first[160];                              /* that is missed */
+  double low, high, time_low, time_high,
+      least;       /* of shares in %, of times in us; the least share's lower end, % */
+  char first[160]; /* that is missed */
 } summary;
 
 static void look_at(const planted *p, uint64_t i, summary *s) {
@@ -159,10 +165,11 @@ static void look_at(const planted *p, uint64_t i, summary *s) {
   if (!is_missed(p, i, j)) return;
   if (s->missed++) return;
   if (strcmp(at(&p->named, j), of(p, T_CAUSE, i)) != 0)
-    (void)snprintf(s->first, sizeof s->first, "%.50s: %.30s was planted, %.30s is named", of(p, T_KERNEL, i), of(p, T_CAUSE, i),
-                   at(&p->named, j));
+    (void)snprintf(s->first, sizeof s->first, "%.50s: %.30s was planted, %.30s is named", of(p, T_KERNEL, i),
+                   of(p, T_CAUSE, i), at(&p->named, j));
   else
-    (void)snprintf(s->first, sizeof s->first, "%.50s: %.30s explains %.1f %% of what it cost, the bar is %.0f %%", of(p, T_KERNEL, i),
+    (void)snprintf(s->first, sizeof s->first,
+                   "%.50s: %.30s explains %.1f %% of what it cost, the bar is %.0f %%", of(p, T_KERNEL, i),
                    of(p, T_CAUSE, i), 100 * p->judged.value[J_SHARE][j], 100 * p->bar);
 }
 
@@ -193,18 +200,22 @@ static kv_status put_rows(planted *p, summary *s, kv_error *err) {
 /* ---- words ---- */
 
 static void conclude(const planted *p, const summary *s, kvr_cover *c) {
-  if (s->rows == 0) (void)snprintf(c->verdict, sizeof c->verdict, "No kernel with a planted cause was %s.",
-                                   strncmp(p->status, "measured", 8) ? "modelled" : "measured");
+  if (s->rows == 0)
+    (void)snprintf(c->verdict, sizeof c->verdict, "No kernel with a planted cause was %s.",
+                   strncmp(p->status, "measured", 8) ? "modelled" : "measured");
   else if (s->judged == 0)
     (void)snprintf(c->verdict, sizeof c->verdict,
-                   "%u causes were planted. This file was not judged: `roofline selftest FILE.h5 -o NEW.h5` adds what is named.",
+                   "%u causes were planted. This file was not judged: `roofline selftest FILE.h5 -o NEW.h5` "
+                   "adds what is named.",
                    s->rows);
   else if (s->missed)
-    (void)snprintf(c->verdict, sizeof c->verdict, "%u of %u planted causes are missed. The first, %s.", s->missed, s->judged, s->first);
+    (void)snprintf(c->verdict, sizeof c->verdict, "%u of %u planted causes are missed. The first, %s.",
+                   s->missed, s->judged, s->first);
   else
-    (void)snprintf(c->verdict, sizeof c->verdict,
-                   "All %u planted causes are named, and each explains at least %.1f %% of what it cost (bar: %.0f %%).", s->judged,
-                   s->least, 100 * p->bar);
+    (void)snprintf(
+        c->verdict, sizeof c->verdict,
+        "All %u planted causes are named, and each explains at least %.1f %% of what it cost (bar: %.0f %%).",
+        s->judged, s->least, 100 * p->bar);
   kvr_put_finding(p->job, "FIND_PLANTED", "%s%s", c->verdict,
                   s->judged ? " Share: of ln(t / t of the control), with its 95 % interval." : "");
 }
@@ -216,8 +227,8 @@ static void cover_controls(const planted *p, kvr_cover *c) {
   for (uint64_t j = 0; j < p->judged.rows && used + 100 < sizeof text; j++) {
     const uint64_t i = cold(p, at(&p->judged_kernel, j));
     if (i == UINT64_MAX || *of(p, T_CAUSE, i)) continue;
-    used += (size_t)snprintf(text + used, sizeof text - used, "%s%.50s %.2f", used ? ", " : "", of(p, T_KERNEL, i),
-                             p->judged.value[J_WORST][j]);
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%.50s %.2f", used ? ", " : "",
+                             of(p, T_KERNEL, i), p->judged.value[J_WORST][j]);
   }
   if (*text) kvr_cover_row(c, "Nothing planted", "largest factor of the ladder: %s", text);
 }
@@ -226,14 +237,18 @@ static kv_status write_cover(const planted *p, const summary *s, kvr_cover *c, k
   char history[2048] = "";
   kv_status st = kvr_text_attribute(&p->job->src, "history", history, sizeof history, err);
   c->kind = "DOES IT NAME THE CAUSE?  ·  roofline selftest";
-  (void)snprintf(c->title, sizeof c->title, "%s: causes that were planted", *p->gpu ? p->gpu : "GPU not recorded");
+  (void)snprintf(c->title, sizeof c->title, "%s: causes that were planted",
+                 *p->gpu ? p->gpu : "GPU not recorded");
   (void)snprintf(c->problem, sizeof c->problem,
-                 "Small kernels with one known cause of slowness each, and the same kernels without it, through the experiments and "
-                 "the attribution that every kernel goes through. Is the cause named, and how much of the slowdown does it explain?");
+                 "Small kernels with one known cause of slowness each, and the same kernels without it, "
+                 "through the experiments and "
+                 "the attribution that every kernel goes through. Is the cause named, and how much of the "
+                 "slowdown does it explain?");
   kvr_cover_row(c, "GPU", "%s", p->gpu);
   kvr_cover_row(c, "Status", "%s", p->status);
   kvr_cover_row(c, "Ceilings", "%s", *p->calibration ? p->calibration : "not judged");
-  kvr_cover_row(c, "Planted", "%u kernels%s", s->rows + (unsigned)p->left_out, p->left_out ? "; more than the page shows" : "");
+  kvr_cover_row(c, "Planted", "%u kernels%s", s->rows + (unsigned)p->left_out,
+                p->left_out ? "; more than the page shows" : "");
   cover_controls(p, c);
   if (p->complete == 0) kvr_cover_row(c, "Incomplete", "%s", p->failure);
   if (*p->notes) kvr_cover_row(c, "Notes", "%s", p->notes);
@@ -245,7 +260,8 @@ static kv_status write_cover(const planted *p, const summary *s, kvr_cover *c, k
 kv_status kvr_export_selftest(kvr_job *job, kv_error *err) {
   static const kvr_page pages[] = {{"cover.gp", "summary"}, {"selftest-planted.gp", "planted"}};
   planted p = {.job = job, .bar = NAN, .complete = NAN};
-  summary s = {.low = INFINITY, .high = -INFINITY, .time_low = INFINITY, .time_high = -INFINITY, .least = INFINITY};
+  summary s = {
+      .low = INFINITY, .high = -INFINITY, .time_low = INFINITY, .time_high = -INFINITY, .least = INFINITY};
   kvr_cover *c = calloc(1, sizeof *c);
   job->pages = pages;
   job->page_count = 2;

@@ -193,9 +193,12 @@ static void bounds_of_older_files_are_no_times(void) {
     (void)snprintf(path[k], sizeof path[k], "%s", kv_tmp(file[k]));
     hid_t h = H5Fopen(path[k], H5F_ACC_RDWR, H5P_DEFAULT);
     CU_ASSERT_FATAL(h >= 0);
-    CU_ASSERT(H5Ldelete(h, "points/measured", H5P_DEFAULT) >= 0 && H5Ldelete(h, "points/time", H5P_DEFAULT) >= 0);
-    CU_ASSERT_EQUAL(kv_h5_write(h, "points/measured", H5T_IEEE_F64LE, 2, none, "s", "x", KV_H5_SMALL, NULL), KV_OK);
-    CU_ASSERT_EQUAL(kv_h5_write(h, "points/time", H5T_IEEE_F64LE, 2, time, "s", "x", KV_H5_SMALL, NULL), KV_OK);
+    CU_ASSERT(H5Ldelete(h, "points/measured", H5P_DEFAULT) >= 0 &&
+              H5Ldelete(h, "points/time", H5P_DEFAULT) >= 0);
+    CU_ASSERT_EQUAL(kv_h5_write(h, "points/measured", H5T_IEEE_F64LE, 2, none, "s", "x", KV_H5_SMALL, NULL),
+                    KV_OK);
+    CU_ASSERT_EQUAL(kv_h5_write(h, "points/time", H5T_IEEE_F64LE, 2, time, "s", "x", KV_H5_SMALL, NULL),
+                    KV_OK);
     CU_ASSERT_EQUAL(kv_h5_write(h, "points/t7", H5T_IEEE_F64LE, 2, t7, "s", "x", KV_H5_SMALL, NULL), KV_OK);
     (void)H5Fclose(h);
   }
@@ -321,13 +324,20 @@ static void a_step_shows_all_its_kernels(void) {
   if (kv_run(NULL, NULL, "command -v gnuplot")) return;
   CU_ASSERT_EQUAL_FATAL(kva_step_read(text_file("parts", "moe 5\ngemm 2.5 10\n"), &rest, NULL), KV_OK);
   for (unsigned i = 0; i < 14; i++) {
-    p[i] = (kva_step_point){.prefix = 4096u << (i % 2), .attention = 1e-4 * (1 + i), .low = 0.5e-4 * (1 + i), .high = 2e-4 * (1 + i), .floor = 1e-5};
+    p[i] = (kva_step_point){.prefix = 4096u << (i % 2),
+                            .attention = 1e-4 * (1 + i),
+                            .low = 0.5e-4 * (1 + i),
+                            .high = 2e-4 * (1 + i),
+                            .floor = 1e-5};
     (void)snprintf(p[i].kernel, sizeof p[i].kernel, "kernel_%c", 'a' + (char)(i / 2));
     kva_step_sum(&p[i], 61, &rest, 1);
   }
   CU_ASSERT_EQUAL_FATAL(kva_step_write(p, 14, &rest, &labels, kv_tmp("seven.h5"), "test", NULL), KV_OK);
   CU_ASSERT_EQUAL_FATAL(roofline("report seven.h5 -q -o seven"), 0);
-  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd %s/seven && test -s seven-02-step.png && test -s seven-03-step-2.png", kv_tmp("")), 0);
+  CU_ASSERT_EQUAL(
+      kv_run(NULL, NULL, "cd %s/seven && test -s seven-02-step.png && test -s seven-03-step-2.png",
+             kv_tmp("")),
+      0);
   CU_ASSERT_EQUAL(kv_run(&text, NULL, "cd %s/seven && ls | wc -l", kv_tmp("")), 0);
   CU_ASSERT_EQUAL(atoi(text), 4); /* and the first page, and the PDF */
   free(text);

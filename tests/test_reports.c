@@ -221,8 +221,8 @@ static void a_modelled_roofline_says_so(void) {
   keep(file, "roofline-modelled");
 }
 
-/* Kernels that have a bound and no time: marked as such, and neither the slowest, nor the nearest to a roof, nor without gain.
- * `older`: the bound stands in `time`, as it once did. */
+/* Kernels that have a bound and no time: marked as such, and neither the slowest, nor the nearest to a roof,
+ * nor without gain. `older`: the bound stands in `time`, as it once did. */
 static void expect_bounds(bool older) {
   kv_error err = {0};
   const fixture_roofline f = {.kernels = 3, .layouts = 1, .prefixes = 3, .modelled = true};
@@ -231,13 +231,17 @@ static void expect_bounds(bool older) {
   hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
   CU_ASSERT_FATAL(h >= 0);
   const double ms = 1e-3, b = 30e-3; /* of the first kernel a bound above all times */
-  const double time[9] = {NAN, NAN, NAN, ms, ms, ms, ms, 2 * ms, 3 * ms}, older_time[9] = {b, b, b, ms, ms, ms, ms, 2 * ms, 3 * ms},
+  const double time[9] = {NAN, NAN, NAN, ms, ms, ms, ms, 2 * ms, 3 * ms},
+               older_time[9] = {b, b, b, ms, ms, ms, ms, 2 * ms, 3 * ms},
                bound[9] = {b, b, b, NAN, NAN, NAN, NAN, NAN, NAN};
   CU_ASSERT(H5Ldelete(h, "points/time", H5P_DEFAULT) >= 0 && H5Ldelete(h, "points/t7", H5P_DEFAULT) >= 0);
-  CU_ASSERT_EQUAL(kv_h5_write(h, "points/time", H5T_IEEE_F64LE, 9, older ? older_time : time, "s", "x", KV_H5_SMALL, NULL), KV_OK);
+  CU_ASSERT_EQUAL(kv_h5_write(h, "points/time", H5T_IEEE_F64LE, 9, older ? older_time : time, "s", "x",
+                              KV_H5_SMALL, NULL),
+                  KV_OK);
   CU_ASSERT_EQUAL(kv_h5_write(h, "points/t7", H5T_IEEE_F64LE, 9, time, "s", "x", KV_H5_SMALL, NULL), KV_OK);
   if (!older)
-    CU_ASSERT_EQUAL(kv_h5_write(h, "points/time_at_least", H5T_IEEE_F64LE, 9, bound, "s", "x", KV_H5_SMALL, NULL), KV_OK);
+    CU_ASSERT_EQUAL(
+        kv_h5_write(h, "points/time_at_least", H5T_IEEE_F64LE, 9, bound, "s", "x", KV_H5_SMALL, NULL), KV_OK);
   (void)H5Fclose(h);
   CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("bounded"), &err), KV_OK);
   char *text = pdf_text(kv_tmp("bounded/bounded.pdf"));
@@ -349,14 +353,17 @@ static void measured_runs_show_layouts_and_resources(void) {
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "recorded: missing, as the file does not say")); /* T3 */
   }
   free(text);
-  static const char *const sources[] = {"1 by definition", "gather of the same slots", "gathers", "none: aliased"};
+  static const char *const sources[] = {"1 by definition", "gather of the same slots", "gathers",
+                                        "none: aliased"};
   hid_t file = H5Fopen(aged, H5F_ACC_RDWR, H5P_DEFAULT);
   CU_ASSERT_FATAL(file >= 0);
-  if (H5Lexists(file, "layouts/t3_source", H5P_DEFAULT) > 0) (void)H5Ldelete(file, "layouts/t3_source", H5P_DEFAULT);
+  if (H5Lexists(file, "layouts/t3_source", H5P_DEFAULT) > 0)
+    (void)H5Ldelete(file, "layouts/t3_source", H5P_DEFAULT);
   CU_ASSERT_EQUAL(kv_h5_write_strings(file, "layouts/t3_source", 4, sources, "x", NULL), KV_OK);
   (void)H5Fclose(file);
   CU_ASSERT_EQUAL_FATAL(report(aged, kv_tmp("aged"), &err), KV_OK);
-  if ((text = pdf_text(kv_tmp("aged/aged.pdf")))) CU_ASSERT_PTR_NOT_NULL(strstr(text, "recorded: gather of the same slots; random: gathers"));
+  if ((text = pdf_text(kv_tmp("aged/aged.pdf"))))
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "recorded: gather of the same slots; random: gathers"));
   free(text);
   CU_ASSERT_EQUAL_FATAL(report(verify, kv_tmp("verify"), &err), KV_OK);
   if ((text = pdf_text(kv_tmp("verify/verify.pdf")))) {
@@ -367,7 +374,8 @@ static void measured_runs_show_layouts_and_resources(void) {
     /* the run on aliased slots takes 126 us: no time of reading 1.73 TB/s */
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "split_verify 1.66 TB/s"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "189,440, contiguous: fastest split_verify, 132 us"));
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "slowest extend_serial_32x32,")); /* 33.8 ms are of an eager run on random rows */
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(text, "slowest extend_serial_32x32,")); /* 33.8 ms are of an eager run on random rows */
     CU_ASSERT(strstr(text, "33.3 ms (measured, 715.8 times") && !strstr(text, "33.8 ms"));
     CU_ASSERT_PTR_NULL(strstr(text, "1.73 TB/s"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "20 runs on slots aliased to"));
@@ -457,8 +465,10 @@ static void planted_causes_have_a_page(void) {
   strcpy(file, kv_tmp("planted.h5"));
   CU_ASSERT_EQUAL_FATAL(report(kv_source("models/measured/h200-planted.h5"), kv_tmp("bare"), &err), KV_OK);
   expect_report(kv_tmp("bare"), "h200-planted", figures, 2);
-  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s selftest -q -o planted.h5 %s", kv_tmp(""),
-                               kv_program("roofline"), kv_source("models/measured/h200-planted.h5")), 0);
+  CU_ASSERT_EQUAL_FATAL(
+      kv_run(NULL, NULL, "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s selftest -q -o planted.h5 %s",
+             kv_tmp(""), kv_program("roofline"), kv_source("models/measured/h200-planted.h5")),
+      0);
   CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("planted"), &err), KV_OK);
   expect_report(kv_tmp("planted"), "planted", figures, 2);
   if ((text = pdf_text(kv_tmp("planted/planted.pdf")))) {
@@ -481,7 +491,8 @@ static void planted_causes_have_a_page(void) {
   (void)H5Fclose(h);
   CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("missed"), &err), KV_OK);
   if ((text = pdf_text(kv_tmp("missed/planted.pdf")))) {
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "1 of 7 planted causes are missed. The first, read_again: work explains 62.0 %"));
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(text, "1 of 7 planted causes are missed. The first, read_again: work explains 62.0 %"));
     CU_ASSERT(strstr(text, "planted, modelled") && !strstr(text, "planted, measured"));
   }
   free(text);
@@ -494,7 +505,8 @@ static void planted_causes_not_judged_say_so(void) {
   kv_error err = {0};
   char file[1024], *text;
   strcpy(file, kv_tmp("not-judged.h5"));
-  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-planted.h5"), file), 0);
+  CU_ASSERT_EQUAL_FATAL(
+      kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-planted.h5"), file), 0);
   hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
   CU_ASSERT_FATAL(h >= 0);
   if (H5Lexists(h, "judged", H5P_DEFAULT) > 0) CU_ASSERT(H5Ldelete(h, "judged", H5P_DEFAULT) >= 0);

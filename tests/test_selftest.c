@@ -467,7 +467,8 @@ static void the_tree_s_judgement_is_today_s(void) {
   free(named);
 }
 
-/* Draws: what two operations have in common cancels. A share of everything is everything, however wide the ceilings' ranges. */
+/* Draws: what two operations have in common cancels. A share of everything is everything, however wide the
+ * ceilings' ranges. */
 static void shared_ceilings_cancel(void) {
   static double nats[2][KVA_DRAWS][KVM_CAUSES], whole[2][KVA_DRAWS];
   kvm_verify problem = kvm_verify_default(131072);
@@ -478,16 +479,19 @@ static void shared_ceilings_cancel(void) {
   kvm_work w = kvm_structure_work(&k, &problem, h200), twice = w;
   twice.chip[KVM_DRAM] *= 8;
   const double t = 1e-3;
-  const kva_evidence once = {.useful = &u, .work = &w, .roofs = &roofs, .scatter = 1, .whole = {&t, 1, 0}, .seed = 7};
+  const kva_evidence once = {
+      .useful = &u, .work = &w, .roofs = &roofs, .scatter = 1, .whole = {&t, 1, 0}, .seed = 7};
   kva_evidence more = once;
   more.work = &twice;
-  CU_ASSERT_FATAL(kva_attribute_draws(&once, nats[0], whole[0]) && kva_attribute_draws(&more, nats[1], whole[1]));
+  CU_ASSERT_FATAL(kva_attribute_draws(&once, nats[0], whole[0]) &&
+                  kva_attribute_draws(&more, nats[1], whole[1]));
   double low = INFINITY, high = -INFINITY;
   for (size_t i = 0; i < KVA_DRAWS; i++) {
     const double work = nats[1][i][KVM_C_WORK];
     low = fmin(low, work);
     high = fmax(high, work);
-    CU_ASSERT(whole[0][i] == t && nats[0][i][KVM_C_PATH] == nats[1][i][KVM_C_PATH]); /* one draw of the ceilings */
+    CU_ASSERT(whole[0][i] == t &&
+              nats[0][i][KVM_C_PATH] == nats[1][i][KVM_C_PATH]); /* one draw of the ceilings */
   }
   CU_ASSERT(high > low); /* the draws differ */
   double v[4] = {3, NAN, 1, 2};
@@ -502,12 +506,14 @@ static void the_judgement_is_kept(void) {
   double bar = 0;
   kva_named *named = calloc(KVA_MOST_PLANTED, sizeof *named);
   size_t n = judged(&p, ceilings, named);
-  (void)snprintf(args, sizeof args, "selftest -q --calibration %s -o j.h5 %s", kv_source(ceilings), kv_source(dataset));
+  (void)snprintf(args, sizeof args, "selftest -q --calibration %s -o j.h5 %s", kv_source(ceilings),
+                 kv_source(dataset));
   CU_ASSERT_EQUAL_FATAL(roofline(NULL, args), 0);
   CU_ASSERT_EQUAL_FATAL(kva_planted_read(kv_tmp("j.h5"), &q, NULL), KV_OK);
   CU_ASSERT(p.rows == q.rows);
   for (size_t i = 0; i < p.rows && i < q.rows; i++)
-    CU_ASSERT(!memcmp(p.row[i].seconds, q.row[i].seconds, p.row[i].time.n * sizeof(double)) && p.row[i].time.n == q.row[i].time.n);
+    CU_ASSERT(!memcmp(p.row[i].seconds, q.row[i].seconds, p.row[i].time.n * sizeof(double)) &&
+              p.row[i].time.n == q.row[i].time.n);
   hid_t file = H5Fopen(kv_tmp("j.h5"), H5F_ACC_RDONLY, H5P_DEFAULT);
   CU_ASSERT_FATAL(file >= 0);
   for (size_t i = 0; i < n; i++) {

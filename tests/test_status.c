@@ -43,10 +43,20 @@ static void counts_take_suffixes_and_refuse_nonsense(void) {
 static void command_lines_leave_folders_out(void) {
   static const struct {
     const char *word, *kept;
-  } c[] = {{"models/a.h5", "models/a.h5"}, {"./a.h5", "./a.h5"},         {"../x/a.h5", "../x/a.h5"}, {"/root/out/a.h5", "a.h5"},
-           {"/root/out/", "out/"},         {"--out=/tmp/a.h5", "--out=a.h5"}, {"-o/tmp/a.h5", "-oa.h5"}, {"/a/b.h5,/c/d.h5", "b.h5,d.h5"},
-           {"/", "/"},                     {"https://x/y", "https://x/y"}, {"4096:189440", "4096:189440"}, {"/r t/it's a.h5", "'it'\\''s a.h5'"},
-           {"", "''"},                     {"//a//b", "b"}};
+  } c[] = {{"models/a.h5", "models/a.h5"},
+           {"./a.h5", "./a.h5"},
+           {"../x/a.h5", "../x/a.h5"},
+           {"/root/out/a.h5", "a.h5"},
+           {"/root/out/", "out/"},
+           {"--out=/tmp/a.h5", "--out=a.h5"},
+           {"-o/tmp/a.h5", "-oa.h5"},
+           {"/a/b.h5,/c/d.h5", "b.h5,d.h5"},
+           {"/", "/"},
+           {"https://x/y", "https://x/y"},
+           {"4096:189440", "4096:189440"},
+           {"/r t/it's a.h5", "'it'\\''s a.h5'"},
+           {"", "''"},
+           {"//a//b", "b"}};
   for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
     char word[40], expect[80], program[] = "/usr/local/bin/kvsim replay", last[] = "-q";
     char *argv[] = {program, word, last};

@@ -361,7 +361,8 @@ static void experiments_climb_the_ladder_too(void) {
   CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "8 of 100 SMs busy"));
 }
 
-/* A recorded list: measured where the calibration gathered it, else modelled, else not known, and it says which. */
+/* A recorded list: measured where the calibration gathered it, else modelled, else not known, and it says
+ * which. */
 static void a_recorded_layout_has_its_cost(void) {
   kva_calibration c;
   kvm_gpus all;
@@ -380,9 +381,11 @@ static void a_recorded_layout_has_its_cost(void) {
   CU_ASSERT(isnan(kva_calibration_scatter_list(&c, 1152, 192472, 1047598)));
   CU_ASSERT_EQUAL_FATAL(kva_layout_cost_of(gpu, NULL, &c, &cost, NULL), KV_OK);
   CU_ASSERT(isnan(cost.scatter));
-  CU_ASSERT_EQUAL_FATAL(kva_layout_cost_of(gpu, &l, &c, &cost, NULL), KV_OK); /* its memory is not described */
+  CU_ASSERT_EQUAL_FATAL(kva_layout_cost_of(gpu, &l, &c, &cost, NULL),
+                        KV_OK); /* its memory is not described */
   CU_ASSERT(isnan(cost.scatter) && !strncmp(cost.source, "not known: ", 11));
-  CU_ASSERT_EQUAL_FATAL(kvm_mem_describe(kv_source("models/dram/hbm3e.ini"), &all.gpu[gpu - all.gpu], NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kvm_mem_describe(kv_source("models/dram/hbm3e.ini"), &all.gpu[gpu - all.gpu], NULL),
+                        KV_OK);
   CU_ASSERT_EQUAL_FATAL(kva_layout_cost_of(gpu, &l, &c, &cost, NULL), KV_OK);
   CU_ASSERT(cost.scatter >= 0.98 && cost.scatter < 1.1);
   CU_ASSERT_PTR_NOT_NULL(strstr(cost.source, "memory model of h200_sxm, modelled, calibrated on"));
@@ -471,21 +474,22 @@ static void histories_name_no_folders(void) {
 }
 
 void suite_validate(void) {
-  static const kv_test_case cases[] = {{"text", text_is_read},
-                                       {"bad text", bad_text_is_refused},
-                                       {"nonsense", nonsense_is_refused_with_its_place},
-                                       {"files", files_are_inputs_once},
-                                       {"scores", scores_are_what_they_say},
-                                       {"bars", the_model_keeps_its_bars},
-                                       {"our kernels", our_kernels_keep_the_bar},
-                                       {"skipped", kernels_without_a_program_are_told},
-                                       {"shares", shares_add_up_and_name_the_cause},
-                                       {"inconsistent", an_impossible_ladder_is_told},
-                                       {"experiments", experiments_climb_the_ladder_too},
-                                       {"launches, layouts, counters", launches_layouts_and_counters_take_part},
-                                       {"recorded layouts", a_recorded_layout_has_its_cost},
-                                       {"histories", histories_name_no_folders},
-                                       {"copy", a_copy_at_the_roof_has_no_cause},
-                                       {NULL, NULL}};
+  static const kv_test_case cases[] = {
+      {"text", text_is_read},
+      {"bad text", bad_text_is_refused},
+      {"nonsense", nonsense_is_refused_with_its_place},
+      {"files", files_are_inputs_once},
+      {"scores", scores_are_what_they_say},
+      {"bars", the_model_keeps_its_bars},
+      {"our kernels", our_kernels_keep_the_bar},
+      {"skipped", kernels_without_a_program_are_told},
+      {"shares", shares_add_up_and_name_the_cause},
+      {"inconsistent", an_impossible_ladder_is_told},
+      {"experiments", experiments_climb_the_ladder_too},
+      {"launches, layouts, counters", launches_layouts_and_counters_take_part},
+      {"recorded layouts", a_recorded_layout_has_its_cost},
+      {"histories", histories_name_no_folders},
+      {"copy", a_copy_at_the_roof_has_no_cause},
+      {NULL, NULL}};
   kv_suite("validate", cases);
 }
