@@ -411,6 +411,7 @@ static kv_status write_root(table *t, const kva_measured_labels *labels) {
               {"gpu_name", m->origin.gpu.name},
               {"status", kva_bench_status(&m->origin, status, sizeof status)},
               {"driver", m->origin.driver},
+              {"pci", m->origin.gpu.pci},
               {"date", m->origin.date},
               {"dtype", "bf16"},
               {"layout_source", labels->layout_source ? labels->layout_source : ""},
@@ -421,7 +422,9 @@ static kv_status write_root(table *t, const kva_measured_labels *labels) {
   const struct {
     const char *name;
     int64_t value;
-  } number[] = {{"heads", m->heads},
+  } number[] = {{"device", m->origin.gpu.device},
+                {"devices_at_once", m->at_once},
+                {"heads", m->heads},
                 {"queries", m->queries},
                 {"latent", KVK_LATENT},
                 {"rope", KVK_ROPE},

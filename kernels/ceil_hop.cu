@@ -47,8 +47,8 @@ static const char *const hop_names[HOP_KINDS] = {"chain_mbarrier", "chain_mbarri
                                                  "copy_straddling",     "copy_burst"};
 static const char *const hop_texts[HOP_KINDS] = {"mbarrier.arrive, try_wait by the same warp",
                                                  "mbarrier.try_wait of a phase that is over",
-                                                 "mbarrier.arrive by one lane, try_wait by another warp",
-                                                 "st.shared.v4, bar.sync of 128 threads, ld.shared.v4",
+                                                 "mbarrier.arrive by a lane, another warp waits",
+                                                 "st.shared.v4, bar.sync of 4 warps, ld.shared.v4",
                                                  "ldmatrix.x4 address chain",
                                                  "branch over 96 instructions",
                                                  "loop of 512 fma",

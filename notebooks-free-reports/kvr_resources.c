@@ -362,7 +362,7 @@ done:
 
 kv_status kvr_put_levels(const kvr_roofline *r, kv_error *err) {
   static const size_t level[] = {R_DRAM, R_L2, R_LINK};
-  static const char *const names[] = {"dram", "l2", "link"}, *const spoken[] = {"DRAM", "L2", "L2-to-SM link"};
+  static const char *const names[] = {"dram", "l2", "link"}, *const spoken[] = {"DRAM's", "L2's", "L2-to-SM link's", "matrix units'"};
   extra *e = NULL;
   shown s;
   FILE *f = NULL;
@@ -391,6 +391,8 @@ kv_status kvr_put_levels(const kvr_roofline *r, kv_error *err) {
       if (isfinite(y) && !(least <= y)) least = y;
       if (share > nearest) nearest = share, near_point = i, near_level = l;
     }
+    const double matrix = flops / kvr_best_time(r, i) / ceiling(r, "mma", "chip"); /* the flat roof */
+    if (matrix > nearest) nearest = matrix, near_point = i, near_level = 3;
     fputs("\n\n", f);
   }
   if (s.n == 0) fputs("NaN\tNaN\tNaN\tNaN\tNaN\n", f);
@@ -411,8 +413,7 @@ kv_status kvr_put_levels(const kvr_roofline *r, kv_error *err) {
   else
     kvr_put_finding(r->job, "FIND_LEVELS",
                     "Flops that were executed over the bytes that moved at each level; each kernel at its "
-                    "longest prefix. Nearest to a roof: "
-                    "%s, %.0f %% of the %s's.%s",
+                    "longest prefix. Nearest to a roof: %s, %.0f %% of the %s.%s",
                     kvr_kernel_of(r, near_point), 100 * nearest, spoken[near_level],
                     kvr_no_time(r, text, sizeof text));
   st = kvr_job_close(r->job, &f, err);

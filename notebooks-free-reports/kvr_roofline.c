@@ -342,7 +342,7 @@ static void name_variant(const kvr_roofline *r, size_t k, char *text, size_t siz
   for (size_t j = 0; j < r->variant_count; j++) {
     heads |= r->variants[j].heads != v->heads;
     queries |= r->variants[j].queries != v->queries;
-    batch |= r->variants[j].batch != v->batch;
+    batch |= r->variants[j].batch != v->batch && r->variants[j].layout == v->layout;
   }
   char more[3][40] = {"", "", ""};
   if (heads) (void)snprintf(more[0], sizeof more[0], "%.0f heads, ", v->heads);
@@ -658,11 +658,13 @@ static void cover_counts(const kvr_roofline *r, kvr_cover *c) {
 /* The source, and the layouts that points really have. */
 static void cover_layouts(const kvr_roofline *r, kvr_cover *c) {
   char text[600] = "";
+  const char *source = r->layout_source; /* a file's name, or a layout's own */
   size_t at = 0;
-  for (uint64_t k = 0; k < r->layout.n && at + 80 < sizeof text; k++)
+  for (uint64_t k = 0; k < r->layout.n && at + 80 < sizeof text; k++) {
     at += (size_t)snprintf(text + at, sizeof text - at, "%s%.60s", at ? "; " : "", kvr_word_at(&r->layout, k));
-  if (r->layout.n == 1 && !strcmp(text, r->layout_source)) text[0] = '\0';
-  kvr_cover_row(c, "Layouts", "%s%s%s", r->layout_source, *text && *r->layout_source ? ": " : "", text);
+    if (!strcmp(kvr_word_at(&r->layout, k), source)) source = "";
+  }
+  kvr_cover_row(c, "Layouts", "%s%s%s", source, *text && *source ? ": " : "", text);
 }
 
 /* What T3 of each layout rests on, or that it is missing and why. */
@@ -725,6 +727,28 @@ static void cover_roofs(const kvr_roofline *r, kvr_cover *c) {
   kvr_cover_row(c, "Roofs", "%s", *text ? text : "none known");
 }
 
+/* What is said of each kernel begins on a line of its own. */
+static void break_verdict(const kvr_roofline *r, char *verdict) {
+  for (uint64_t k = 0; k < r->kernel.n; k++) {
+    char opening[160];
+    (void)snprintf(opening, sizeof opening, ". %.120s is ", kvr_word_at(&r->kernel, k));
+    for (char *at = strstr(verdict, opening); at; at = strstr(at + 1, opening)) at[1] = '\n';
+  }
+}
+
+/* Which card, and whether others ran beside it; only measured datasets say so. */
+static kv_status cover_device(const kvr_roofline *r, kvr_cover *c, kv_error *err) {
+  char pci[64] = "";
+  double device = NAN, together = 1;
+  kv_status st = kvr_text_attribute(&r->job->src, "pci", pci, sizeof pci, err);
+  if (!st) st = kvr_number_attribute(&r->job->src, "device", &device, err);
+  if (!st) st = kvr_number_attribute(&r->job->src, "devices_at_once", &together, err);
+  if (st || isnan(device)) return st;
+  if (together > 1) kvr_cover_row(c, "Card", "device %.0f, %s, one of %.0f measured at once", device, pci, together);
+  else kvr_cover_row(c, "Card", "device %.0f, %s", device, pci);
+  return KV_OK;
+}
+
 static kv_status write_cover(const kvr_roofline *r, kv_error *err) {
   kvr_cover *c = calloc(1, sizeof *c);
   char history[2048] = "", driver[200] = "", clocks[200] = "", missing[1000];
@@ -736,6 +760,7 @@ static kv_status write_cover(const kvr_roofline *r, kv_error *err) {
   (void)snprintf(c->title, sizeof c->title, "%s: %.0f queries x %.0f heads",
                  *r->gpu_name ? r->gpu_name : r->gpu, r->queries, r->heads);
   memcpy(c->verdict, r->verdict, sizeof c->verdict);
+  break_verdict(r, c->verdict);
   (void)snprintf(
       c->problem, sizeof c->problem,
       "The problem: %.0f tree queries, %.0f heads on this GPU, batch %.0f, against a prefix of KV rows of "
@@ -745,7 +770,9 @@ static kv_status write_cover(const kvr_roofline *r, kv_error *err) {
   kvr_missing_values(r, missing, sizeof missing);
   kvr_cover_row(c, "GPU", "%s (%s)", *r->gpu_name ? r->gpu_name : "not recorded", r->gpu);
   kvr_cover_row(c, "Status", "%s", r->status);
-  if (*driver || *clocks) kvr_cover_row(c, "Driver, clocks", "%s  %s", driver, clocks);
+  if (*driver && *clocks) kvr_cover_row(c, "Driver, clocks", "%s  %s", driver, clocks);
+  else if (*driver) kvr_cover_row(c, "Driver", "%s", driver);
+  if (!st) st = cover_device(r, c, err);
   cover_roofs(r, c);
   cover_kernels(r, c);
   cover_counts(r, c);

@@ -243,6 +243,15 @@ static void an_ncu_csv_is_read_in_both_forms(void) {
   NEAR(p.kernel[0].m[KVA_M_DURATION], 1500.5e-6, 1e-12);
   NEAR(p.kernel[1].m[KVA_M_DURATION], 2e-6, 1e-12);
   kva_profile_free(&p);
+  /* Nsight Compute 2025.3's full set on an H200 counts operations, not instructions */
+  CU_ASSERT_EQUAL_FATAL(
+      kva_profile_read(text_file("o.csv", "\"ID\",\"Kernel Name\",\"gpu__time_duration.sum\",\"sm__ops_path_tensor_src_fp16_dst_fp32.sum\","
+                                          "\"sm__ops_path_tensor_src_bf16_dst_fp32.sum\"\n\"\",\"\",\"us\",\"\",\"\"\n"
+                                          "\"0\",\"a\",\"97.5\",\"0\",\"22,917,120,000\"\n\"1\",\"b\",\"97.5\",\"40960\",\"0\"\n"),
+                       &p, NULL),
+      KV_OK);
+  CU_ASSERT(p.n == 2 && p.kernel[0].m[KVA_M_TENSOR] == 5595000 && p.kernel[1].m[KVA_M_TENSOR] == 10);
+  kva_profile_free(&p);
   CU_ASSERT_EQUAL(kva_profile_read(text_file("x.csv", "\"ID\",\"Kernel Name\"\n\"0\",\"a\"\n"), &p, NULL),
                   KV_ERR_INPUT);
   CU_ASSERT_EQUAL(kva_profile_read(text_file("x.csv", "hello\n"), &p, NULL), KV_ERR_INPUT);
@@ -262,6 +271,7 @@ static void the_verdict_is_not_latency(void) {
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "an idle memory says nothing about latency"));
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "scatter: not known"));
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "not in the csv: matrix instructions"));
+  CU_ASSERT(strstr(out, " 15.83 ms\n") && strstr(out, " 152 MB\n") && strstr(out, "stall: wait "));
   free(out);
   CU_ASSERT_EQUAL(roofline("diagnose --csv w.csv --json | grep -c roofline-diagnose"), 0);
   CU_ASSERT_EQUAL(roofline("diagnose"), 2);

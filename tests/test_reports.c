@@ -335,6 +335,28 @@ static void clocks_and_gains_have_pages(void) {
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "points/gain_serial_low"));
 }
 
+/* The roof that is nearest may be the flat one; a card of several is named; layouts told apart by name need no batch. */
+static void measured_beside_another_card(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char file[1024], *text;
+  strcpy(file, kv_tmp("pair.h5"));
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-verify-64.h5"), file), 0);
+  hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(h >= 0);
+  CU_ASSERT_EQUAL(kv_h5_put_i64(h, "device", 1, NULL), KV_OK);
+  CU_ASSERT_EQUAL(kv_h5_put_i64(h, "devices_at_once", 2, NULL), KV_OK);
+  CU_ASSERT_EQUAL(kv_h5_put_str(h, "pci", "0000:00:07.0", NULL), KV_OK);
+  (void)H5Fclose(h);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("pair"), &err), KV_OK);
+  if ((text = pdf_text(kv_tmp("pair/pair.pdf")))) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "device 1, 0000:00:07.0, one of 2 measured at once"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "of the matrix units'."));
+    CU_ASSERT_PTR_NULL(strstr(text, "Driver, clocks")); /* clocks have a page of their own */
+  }
+  free(text);
+}
+
 /* Measured runs: layouts side by side with intervals, resources, levels, fill, from files that this project measured. */
 static void measured_runs_show_layouts_and_resources(void) {
   static const char *const figures[] = {"summary", "roofline",  "levels", "bandwidth", "time",     "layouts",    "ladder",
@@ -370,7 +392,8 @@ static void measured_runs_show_layouts_and_resources(void) {
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "18 of 20 points leaves 1 out"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "L1 by extend_serial_32x64, 61 %")); /* counted wavefronts of one SM */
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "keeps 8 of 132 SMs busy"));
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "split_verify, 37 % of the DRAM's"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "split_verify, 39 % of the matrix units'"));
+    CU_ASSERT_PTR_NULL(strstr(text, "contiguous: contiguous")); /* no layout file was read */
     /* the run on aliased slots takes 126 us: no time of reading 1.73 TB/s */
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "split_verify 1.66 TB/s"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "189,440, contiguous: fastest split_verify, 132 us"));
@@ -380,7 +403,8 @@ static void measured_runs_show_layouts_and_resources(void) {
     CU_ASSERT_PTR_NULL(strstr(text, "1.73 TB/s"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "20 runs on slots aliased to"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "128k")); /* a stretch of the clocks' page */
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "split_verify is 2.83x")); /* the verdict's last sentence is not cut */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "split_verify is 2.83x"));
+    CU_ASSERT_PTR_NULL(strstr(text, "no effect…")); /* the verdict's last sentence is not cut */
   }
   free(text);
   keep(aged, "roofline-aged");
@@ -1037,6 +1061,7 @@ void suite_reports(void) {
       {"unwritable folders are named", folders_that_cannot_be_written_are_named},
       {"other files are refused", other_files_are_refused},
       {"a missing dataset is named", a_missing_dataset_is_named},
+      {"measured beside another card", measured_beside_another_card},
       {"cut files are refused", cut_files_are_refused},
       {"columns that disagree are refused", columns_that_disagree_are_refused},
       {NULL, NULL}};
