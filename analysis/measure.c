@@ -506,6 +506,7 @@ kv_status kva_measure(const kva_measure_plan *plan, int device, kva_measured *me
                              .queries = plan->queries,
                              .blocks_per_sm = plan->blocks_per_sm,
                              .smem_limit = plan->smem_limit,
+                             .recorded = plan->recorded,
                              .at_once = plan->at_once > 1 ? plan->at_once : 1};
   kv_status st = measure_open(&r, device, err);
   measured->pool_rows = r.pool_rows;

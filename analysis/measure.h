@@ -57,6 +57,12 @@ typedef struct kva_problem {
   const int32_t *recorded; /* slots of all requests, one after the other; NULL: no recorded layout */
 } kva_problem;
 
+/* What a recorded layout costs where memory binds (T3), and who says so. */
+typedef struct kva_layout_cost {
+  double scatter;   /* time over that of contiguous rows; 0 or NaN: not known */
+  char source[240]; /* or why it is not known */
+} kva_layout_cost;
+
 struct kva_measured;
 typedef struct kva_measure_plan {
   uint32_t heads, queries;
@@ -72,6 +78,7 @@ typedef struct kva_measure_plan {
   uint32_t repeats;      /* timed rounds; 0: 50 */
   double problem_limit;  /* s for one series; 0: 20 */
   uint64_t seed;
+  kva_layout_cost recorded; /* goes into the points' ladders */
   /* Called after each problem with all that is there so far, e.g. to save it; may be NULL. */
   kv_status (*after)(void *user, const struct kva_measured *measured, kv_error *err);
   void (*before_series)(void *user); /* called before each timed series and counter pass; may be NULL */
@@ -110,6 +117,7 @@ typedef struct kva_measured {
   char notes[1024];
   char failure[KV_ERROR_TEXT];
   bool complete;
+  kva_layout_cost recorded; /* of the plan */
 } kva_measured;
 
 /* Measures on one device. On an error *measured keeps the rows done before it and `failure`; the caller frees
@@ -138,9 +146,10 @@ typedef struct kva_floor_rates {
  * Columns beyond the common ones: experiment, copies, to_contiguous, to_contiguous_low, to_contiguous_high,
  * runs, minimum, p10, p90, sm_clock, memory_clock, power, temperature, throttled, and of the counter pass
  * (NaN without) counted_* (issue, stalls, busiest SM); with it dram_bytes, l2_bytes and link_bytes are what
- * was counted, else link_bytes is the structure's. /samples holds every run. `calibration` (may be NULL)
- * gives /ceilings. `gpu_key` and `dtype`, `layout_source`, `verdict` go into the root attributes; NULL is "".
- * `device`, `pci` and `devices_at_once` there say which card it was and how many were measured together.
+ * was counted, else link_bytes is the structure's. /layouts has t3_source, who says what T3 of that layout
+ * is, or why it is NaN. /samples holds every run. `calibration` (may be NULL) gives /ceilings. `gpu_key` and
+ * `dtype`, `layout_source`, `verdict` go into the root attributes; NULL is "". `device`, `pci` and
+ * `devices_at_once` there say which card it was and how many were measured together.
  */
 typedef struct kva_measured_labels {
   const char *gpu_key, *layout_source, *verdict;

@@ -266,11 +266,13 @@ static kv_status print_json(const kva_measured *m, int count, kv_error *err) {
     json_t *points = json_array();
     for (size_t i = 0; i < m[d].rows; i++) (void)json_array_append_new(points, row_json(&m[d].row[i]));
     (void)json_array_append_new(
-        devices, json_pack("{s:s, s:i, s:s, s:i, s:b, s:i, s:i, s:s, s:s, s:o}", "status",
+        devices, json_pack("{s:s, s:i, s:s, s:i, s:b, s:i, s:i, s:s, s:s, s:o, s:s, s:o}", "status",
                            kva_bench_status(&m[d].origin, status, sizeof status), "device",
                            m[d].origin.gpu.device, "pci", m[d].origin.gpu.pci, "devices_at_once", m[d].at_once,
                            "complete", (int)m[d].complete, "heads", (int)m[d].heads, "queries", (int)m[d].queries,
-                           "notes", m[d].notes, "failure", m[d].failure, "points", points));
+                           "notes", m[d].notes, "failure", m[d].failure, "recorded_scatter",
+                           m[d].recorded.scatter > 0 ? json_real(m[d].recorded.scatter) : json_null(),
+                           "recorded_scatter_source", m[d].recorded.source, "points", points));
   }
   json_t *root =
       json_pack("{s:s, s:i, s:o}", "schema", "roofline-measured", "schema_version", 1, "devices", devices);
@@ -316,7 +318,7 @@ static void verdict_of(const kva_measured *m, char *text, size_t size) {
                    kva_place_name(worst->place), (unsigned long long)worst->longest);
 }
 
-/* Shares and gains of each kernel at the longest prefix, cold, random rows (contiguous where there are none).
+/* Shares and gains of each kernel at the longest prefix, cold, contiguous rows (others where there are none).
  */
 static void attribute(const kva_measured *m, const roofline_measure_run *run, const kva_calibration *ceilings,
                       char *text, size_t size) {
@@ -336,6 +338,18 @@ static void attribute(const kva_measured *m, const roofline_measure_run *run, co
     kva_measured_attribute(m, row, run->roofs, run->timing, ceilings, &a);
     (void)snprintf(text + used, size - used, " %s", a.verdict);
   }
+}
+
+static void print_cost(const kva_measured *m, const kva_calibration *ceilings) {
+  char source[240];
+  double scatter = NAN;
+  bool any = false;
+  for (size_t i = 0; i < m->rows; i++) any |= m->row[i].place == KVA_RECORDED;
+  if (any) scatter = kva_measured_scatter(m, KVA_RECORDED, ceilings, source);
+  if (any && isnan(scatter)) printf("T3 of the recorded layout: %s\n", source);
+  else if (any)
+    printf("T3 of the recorded layout: %.3f of contiguous rows where memory binds, from the %s\n", scatter,
+           source);
 }
 
 /* ---- running ---- */
@@ -389,7 +403,7 @@ static kv_status make_problems(const roofline_measure_run *run, kva_problem **pr
 }
 
 static kva_measure_plan plan_of(const roofline_measure_run *run, const kva_problem *problems, size_t n,
-                                saver *s) {
+                                const kva_layout_cost *recorded, saver *s) {
   const roofline_measure_options *o = run->options;
   return (kva_measure_plan){.heads = run->heads,
                             .queries = run->queries,
@@ -407,6 +421,7 @@ static kva_measure_plan plan_of(const roofline_measure_run *run, const kva_probl
                             .repeats = (uint32_t)o->repeats,
                             .problem_limit = (double)o->time_limit,
                             .seed = run->seed,
+                            .recorded = *recorded,
                             .after = save,
                             .user = s};
 }
@@ -425,6 +440,7 @@ static void print_all(const saver *s, const kva_measured *m) {
     if (!m[i].rows) continue;
     if (i) printf("\n");
     print_rows(&m[i]);
+    print_cost(&m[i], s->ceilings);
     attribute(&m[i], s->run, s->ceilings, verdict, sizeof verdict);
     if (verdict[0]) printf("\n%s\n", verdict + 1);
   }
@@ -442,6 +458,7 @@ kv_status roofline_measure(const roofline_measure_run *run, const int *devices, 
   kva_calibration ceilings = {0};
   saver s = {run, NULL, devices, count};
   kva_problem *problems = NULL;
+  kva_layout_cost recorded = {0};
   uint64_t *lengths = NULL;
   size_t n = 0;
   kva_measured *measured = calloc((size_t)count, sizeof *measured);
@@ -451,8 +468,9 @@ kv_status roofline_measure(const roofline_measure_run *run, const int *devices, 
   if (!st && run->options->ceilings) st = kva_calibration_read(run->options->ceilings, &ceilings, err);
   if (!st && run->options->ceilings) s.ceilings = &ceilings;
   if (!st) st = make_problems(run, &problems, &n, &lengths, err);
+  if (!st) st = kva_layout_cost_of(run->gpu, run->layout, s.ceilings, &recorded, err);
   if (st) goto done;
-  const kva_measure_plan plan = plan_of(run, problems, n, &s);
+  const kva_measure_plan plan = plan_of(run, problems, n, &recorded, &s);
   st = measure_devices(&plan, &s, measured, err);
   kept = save_rest(&s, measured, st ? &second : err);
   if (!st) st = kept;

@@ -214,6 +214,16 @@ static void dataset_holds_the_points(void) {
   CU_ASSERT_DOUBLE_EQUAL(number(file, "points/to_contiguous", 0), 1.01, 1e-12);
   CU_ASSERT_DOUBLE_EQUAL(number(file, "points/throttled", 0), 2, 0); /* unknown */
   CU_ASSERT_DOUBLE_EQUAL(number(file, "samples/seconds", 4), 2.1e-5, 1e-12);
+  hid_t words = H5Dopen2(file, "layouts/t3_source", H5P_DEFAULT), type = words >= 0 ? H5Dget_type(words) : -1;
+  char source[2][300] = {{0}};
+  hid_t wide = H5Tcopy(H5T_C_S1);
+  CU_ASSERT_FATAL(words >= 0 && type >= 0);
+  CU_ASSERT(H5Tset_size(wide, sizeof source[0]) >= 0 && H5Tset_cset(wide, H5Tget_cset(type)) >= 0);
+  CU_ASSERT(H5Dread(words, wide, H5S_ALL, H5S_ALL, H5P_DEFAULT, source) >= 0);
+  CU_ASSERT_STRING_EQUAL(source[0], "not known: no ceilings"); /* of the ladder: there are no roofs */
+  (void)H5Tclose(wide);
+  (void)H5Tclose(type);
+  (void)H5Dclose(words);
   CU_ASSERT_EQUAL(kv_h5_get_str(file, "status", text, sizeof text, NULL), KV_OK);
   CU_ASSERT_STRING_EQUAL(text, "measured: Test GPU, driver unknown, 2026-01-02");
   CU_ASSERT(kv_h5_get_i64(file, "complete", &complete, NULL) == KV_OK && complete == 1);
