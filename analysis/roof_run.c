@@ -59,7 +59,8 @@ static double scatter_of(const kva_run *run) {
 static const kvm_declared *program_for(const kva_run *run, uint32_t kernel, const kvm_verify *problem) {
   const kvm_declared *d = run->program[kernel];
   if (!d || !d->structure.units || d == run->own) return d;
-  return kvm_declared_for(run->declared, d->name, kvm_gpu_sm(run->gpu), 0, problem);
+  return kvm_declared_for(run->declared, d->name, kvm_gpu_sm(run->gpu), 0, problem,
+                          kvm_gpu_number(run->gpu, "smem_per_block_optin"));
 }
 
 /* No time is below what the work needs. A program that says so leaves work out, or its pipes are taken for

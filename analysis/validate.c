@@ -221,6 +221,7 @@ static kv_status read_dataset(kva_readings *m, kv_error *err) {
   (void)kv_h5_get_str(file, "gpu", m->gpu, sizeof m->gpu, err);
   (void)kv_h5_get_str(file, "status", m->status, sizeof m->status, err);
   (void)kv_h5_get_i64(file, "row_bytes", &row, err);
+  (void)kv_h5_get_i64(file, "smem_limit", &m->smem_limit, err);
   if (!st && (row < 1 || row > 65536))
     st = kv_fail(err, KV_ERR_INPUT, "%s: row_bytes is not in 1 to 65536", m->path);
   for (int c = 0; !st && c < D_COLUMNS; c++) st = read_point_column(file, m->path, name[c], &n, &v[c], err);
@@ -321,11 +322,13 @@ static void take_prediction(kva_reading *s, const kvm_prediction *p) {
 kv_status kva_validate(kva_readings *m, const kvm_gpu *gpu, const kvm_declared_set *declared,
                        const kvm_timing *timing, const kvm_roofs *roofs, kv_error *err) {
   kvm_time_memo memo = {0};
+  double shared = kvm_gpu_number(gpu, "smem_per_block_optin");
   kv_status st = KV_OK;
+  if (m->smem_limit > 0) shared = fmin(shared, (double)m->smem_limit);
   for (size_t i = 0; !st && i < m->n; i++) {
     kva_reading *s = &m->sample[i];
     kvm_prediction p;
-    const kvm_declared *k = kvm_declared_for(declared, s->kernel, kvm_gpu_sm(gpu), 0, &s->problem);
+    const kvm_declared *k = kvm_declared_for(declared, s->kernel, kvm_gpu_sm(gpu), 0, &s->problem, shared);
     if (!k) continue;
     kvm_work w = kvm_declared_work(k, &s->problem, gpu);
     kvm_useful u = kvm_structure_useful(&k->structure, &s->problem);

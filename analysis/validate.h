@@ -30,6 +30,7 @@ typedef struct kva_reading {
 
 typedef struct kva_readings {
   char path[512], gpu[KVM_NAME], device[128], status[256], what[512], how[512];
+  int64_t smem_limit;  /* bytes of shared memory that a block was left; 0: what the GPU has */
   kva_reading *sample; /* owned */
   size_t n;
 } kva_readings;

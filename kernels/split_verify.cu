@@ -456,9 +456,11 @@ KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_se
     kx_bar_sync(2, 128);
   }
   sv_fetch_q<NT, H>(p, t, seg, rows.row);
-  uint32_t first = 0;
+  uint32_t first = 0; /* a segment has a tile */
 #pragma unroll 1
-  for (; first < L::stages - L::q_stages && first < seg.tiles; first++) sv_fetch<NT, H, MODE>(p, t, seg, rows, first, first);
+  do {
+    sv_fetch<NT, H, MODE>(p, t, seg, rows, first, first);
+  } while (++first < L::stages - L::q_stages && first < seg.tiles);
   kx_mbar_wait(t.smem + L::q_taken, 0);
 #pragma unroll 1
   for (; first < L::stages && first < seg.tiles; first++) sv_fetch<NT, H, MODE>(p, t, seg, rows, first, first);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <ini.h>
 #include <stddef.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -424,14 +425,16 @@ void kvm_declared_free_all(kvm_declared_set *set) {
   *set = (kvm_declared_set){0};
 }
 
-/* Is architecture a nearer to sm than b? */
-static bool nearer(int a, int b, int sm) {
-  if ((a <= sm) != (b <= sm)) return a <= sm;
-  return a <= sm ? a > b : a < b;
+/* Is a's architecture nearer to sm than b's, or as near and a the one with more shared memory? */
+static bool better(const kvm_declared *a, const kvm_declared *b, int sm) {
+  int x = kvm_arch_number(a->arch), y = kvm_arch_number(b->arch);
+  if (x == y) return a->structure.shared_bytes > b->structure.shared_bytes;
+  if ((x <= sm) != (y <= sm)) return x <= sm;
+  return x <= sm ? x > y : x < y;
 }
 
 const kvm_declared *kvm_declared_for(const kvm_declared_set *set, const char *name, int sm, uint32_t tile,
-                                     const kvm_verify *problem) {
+                                     const kvm_verify *problem, double shared) {
   const kvm_declared *best = NULL;
   for (int by_like = 0; by_like < 2 && !best; by_like++)
     for (size_t i = 0; i < set->n; i++) {
@@ -440,13 +443,14 @@ const kvm_declared *kvm_declared_for(const kvm_declared_set *set, const char *na
       if (by_like && tile && k->structure.tile_tokens != tile) continue;
       if (problem && k->structure.units && k->structure.units != kvm_structure_units(&k->structure, problem))
         continue;
-      if (!best || nearer(kvm_arch_number(k->arch), kvm_arch_number(best->arch), sm)) best = k;
+      if (k->structure.shared_bytes > shared) continue;
+      if (!best || better(k, best, sm)) best = k;
     }
   return best;
 }
 
 const kvm_declared *kvm_declared_find(const kvm_declared_set *set, const char *name, int sm, uint32_t tile) {
-  return kvm_declared_for(set, name, sm, tile, NULL);
+  return kvm_declared_for(set, name, sm, tile, NULL, NAN);
 }
 
 uint32_t kvm_declared_row_bytes(const kvm_declared *kernel) {

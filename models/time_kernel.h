@@ -78,9 +78,11 @@ void kvm_declared_free_all(kvm_declared_set *set);
  * the same `like` and, unless tile is 0, tile_tokens) with the nearest architecture: the highest that is not
  * above sm, else the lowest. NULL when there is none. */
 const kvm_declared *kvm_declared_find(const kvm_declared_set *set, const char *name, int sm, uint32_t tile);
-/* The same for one problem: of several that differ in `units` the one whose units the problem has. */
+/* The same for one problem on a GPU whose blocks may have `shared` bytes of shared memory (NaN: not known): of several
+ * that differ in `units` the one whose units the problem has, of several that differ in shared_bytes the one with
+ * the most that such a block may have, as the launcher takes it. */
 const kvm_declared *kvm_declared_for(const kvm_declared_set *set, const char *name, int sm, uint32_t tile,
-                                     const kvm_verify *problem);
+                                     const kvm_verify *problem, double shared);
 
 /* Bytes of the rows that a program loads: the structure's row_bytes, else 1152 (576 values of bf16). A
  * program says nothing of a problem with other rows: kvm_declared_applies() is false there, and without a

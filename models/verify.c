@@ -146,14 +146,17 @@ double kvm_ridge(const kvm_roofs *roofs) {
  * tiles of 32 two warps the same ones), its 64 columns of V, and all weights. split_verify and split_per_head
  * are one kernel: 4 warps read a quarter of K each, 4 others a quarter of V; of a score's partial sums 3
  * cross the warps (12 B written and read), its weight (2 B) is written once and read by 4. */
-#define SPLIT_SHARED(units) (4 * 16 * 1152 + 3680 * (units) + 176)
-/* split_verify.cu is one kernel: only how query rows are grouped differs. Registers as compiled for sm_90. */
-#define SPLIT_KERNEL(registers_, units)                                                                      \
-  .split = true, .even = true, .block_rows = 48, .pad_rows = 8, .missing_units = 4, .min_tiles = 4,          \
-  .launched_per_sm = 1, .tile_tokens = 16, .stages = 4, .threads = 256, .registers = (registers_),           \
-  .shared_bytes = SPLIT_SHARED(units), .k_reads = 1, .v_reads = 1, .score_bytes = 34, .index_bytes = 4
+#define SPLIT_SHARED(wide, units)                                                                            \
+  ((wide) ? 5 * 32 * 1152 + 6240 * (units) + 1024 * ((units) | 1) + 152 : 4 * 16 * 1152 + 3680 * (units) + 144)
+/* split_verify.cu is one kernel: only how query rows are grouped differs, and where a block may have 227 KB it takes
+ * tiles of 32 keys. Registers as compiled for sm_90. */
+#define SPLIT_KERNEL(wide, registers_, units)                                                                \
+  .split = true, .even = true, .block_rows = 48, .pad_rows = 8, .missing_units = 4,                          \
+  .min_tiles = (wide) ? 2 : 4, .launched_per_sm = 1, .tile_tokens = (wide) ? 32 : 16,                        \
+  .stages = (wide) ? 5 : 4, .threads = 256, .registers = (registers_),                                       \
+  .shared_bytes = SPLIT_SHARED(wide, units), .k_reads = 1, .v_reads = 1, .score_bytes = 34, .index_bytes = 4
 kvm_structure kvm_kernel(unsigned which, int sm) {
-  bool small = sm == 86 || sm == 89 || (sm >= 120 && sm <= 129);
+  bool wide = within((uint64_t)sm, 90, 119), small = sm == 86 || sm == 89 || (sm >= 120 && sm <= 129);
   uint32_t tile = small ? 32 : 64;
   const kvm_structure kernels[KVM_KERNELS] = {
       {.name = "extend_serial",
@@ -176,11 +179,11 @@ kvm_structure kvm_kernel(unsigned which, int sm) {
       {.name = "split_per_head",
        .description = "the prefix split over the GPU, but every head reads each row again",
        .grid = KVM_GRID_PER_HEAD,
-       SPLIT_KERNEL(143, 2)},
+       SPLIT_KERNEL(wide, wide ? 174 : 135, 2)},
       {.name = "split_verify",
        .description = "the prefix split over the GPU, each row shared by all queries and heads of a block",
        .grid = KVM_GRID_PACKED,
-       SPLIT_KERNEL(254, 6)},
+       SPLIT_KERNEL(wide, wide ? 253 : 255, 6)},
       {.name = "merge_state",
        .description = "merges two partial results by their log-sum-exps",
        .grid = KVM_GRID_ELEMENTS,

@@ -26,7 +26,8 @@ typedef struct shape {
 } shape;
 enum { MOST_BATCH = 16 };
 
-static kvk_structure described(kvk_kind kind, const shape *x) {
+/* As launched on a GPU of architecture `sm`: 90 takes tiles of 32 keys, 120 of 16. */
+static kvk_structure described(kvk_kind kind, const shape *x, int sm) {
   static const uint16_t value[8] __attribute__((aligned(16))) = {0};
   static const int32_t slot[1];
   uint64_t prefix[MOST_BATCH];
@@ -45,7 +46,7 @@ static kvk_structure described(kvk_kind kind, const shape *x) {
                          .tree_slots = slot,
                          .out = (uint16_t *)(uintptr_t)value,
                          .lse = (float *)(uintptr_t)value};
-  const kvk_options o = kvk_default_options(132, 9, 0);
+  const kvk_options o = kvk_default_options(132, sm / 10, sm % 10);
   CU_ASSERT_EQUAL(kvk_describe(kind, &p, &o, prefix, &s, &err), KV_OK);
   return s;
 }
@@ -75,7 +76,7 @@ static void extend_serial_is_what_it_says(void) {
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     for (int tile = 32; tile <= 64; tile += 32) {
       const shape *x = &shapes[i];
-      kvk_structure s = described(tile == 64 ? KVK_EXTEND_SERIAL_64 : KVK_EXTEND_SERIAL_32, x);
+      kvk_structure s = described(tile == 64 ? KVK_EXTEND_SERIAL_64 : KVK_EXTEND_SERIAL_32, x, 90);
       kvm_structure k = kvm_kernel(0, tile == 64 ? 90 : 120);
       kvm_verify p = problem_of(x);
       kvm_work w = kvm_structure_work(&k, &p, h200());
@@ -93,11 +94,12 @@ static void extend_serial_is_what_it_says(void) {
 }
 
 static void split_kernels_are_what_they_say(void) {
-  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+  for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++)
     for (unsigned kernel = 1; kernel <= 2; kernel++) {
-      const shape *x = &shapes[i];
-      kvk_structure s = described(kernel == 1 ? KVK_SPLIT_PER_HEAD : KVK_SPLIT_VERIFY, x);
-      kvm_structure k = kvm_kernel(kernel, 90);
+      const shape *x = &shapes[i / 2];
+      int sm = i % 2 ? 120 : 90;
+      kvk_structure s = described(kernel == 1 ? KVK_SPLIT_PER_HEAD : KVK_SPLIT_VERIFY, x, sm);
+      kvm_structure k = kvm_kernel(kernel, sm);
       kvm_verify p = problem_of(x);
       kvm_work w = kvm_structure_work(&k, &p, h200());
       double segments = (double)s.partials / s.used_rows;
@@ -111,8 +113,9 @@ static void split_kernels_are_what_they_say(void) {
       CU_ASSERT(same("threads", x, k.threads, s.threads) && same("tokens", x, k.tile_tokens, s.tile_tokens));
       CU_ASSERT(same("stages", x, k.stages, s.stages));
       if (w.units == (kernel == 1 ? 2 : 6)) CU_ASSERT(same("shared memory", x, k.shared_bytes, s.smem));
-      /* two products of a tile of 16 keys with 576 and 512 columns */
-      CU_ASSERT(same("flops", x, w.chip[KVM_MMA], (double)s.tiles * s.tile_rows * 16 * 2 * 1088));
+      CU_ASSERT_EQUAL(s.tile_tokens, sm == 90 ? 32 : 16);
+      /* two products of a tile of keys with 576 and 512 columns */
+      CU_ASSERT(same("flops", x, w.chip[KVM_MMA], (double)s.tiles * s.tile_rows * s.tile_tokens * 2 * 1088));
     }
 }
 
@@ -123,7 +126,7 @@ static void segments_of_a_block_are_counted(void) {
     kvm_structure k = kvm_kernel(2, 90);
     kvm_verify p = problem_of(x);
     kvm_work w = kvm_structure_work(&k, &p, h200());
-    uint64_t each = (x->prefix + (uint64_t)x->queries + 15) / 16, lists = w.aligned ? 1 : w.side, most = 0;
+    uint64_t each = (x->prefix + (uint64_t)x->queries + k.tile_tokens - 1) / k.tile_tokens, lists = w.aligned ? 1 : w.side, most = 0;
     for (uint64_t at = 0, end; at < each * lists * (uint64_t)x->batch; at = end) {
       end = at + (uint64_t)w.block_tiles;
       if (end > each * lists * (uint64_t)x->batch) end = each * lists * (uint64_t)x->batch;
@@ -144,11 +147,16 @@ static void programs_cover_every_block(void) {
       kvm_verify p = problem_of(&shapes[i]);
       kvk_groups cut = kvk_cut_rows(kernel == 1 ? KVK_SPLIT_PER_HEAD : KVK_SPLIT_VERIFY, shapes[i].queries,
                                     shapes[i].heads);
-      const kvm_declared *d = kvm_declared_for(&declared, name[kernel], 90, 0, &p);
-      CU_ASSERT_PTR_NOT_NULL_FATAL(d);
-      CU_ASSERT_EQUAL(d->structure.units, (uint32_t)cut.tiles8);
-      CU_ASSERT_EQUAL(d->structure.shared_bytes, KVK_SPLIT_SMEM((uint32_t)cut.tiles8));
-      CU_ASSERT(d->merges == 5 && d->launches == 2);
+      for (int wide = 0; wide < 2; wide++) {
+        const double room = wide ? KVK_WIDE_LIMIT : KVK_SMEM_LIMIT;
+        const kvm_declared *d = kvm_declared_for(&declared, name[kernel], 90, 0, &p, room);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(d);
+        CU_ASSERT_EQUAL(d->structure.units, (uint32_t)cut.tiles8);
+        CU_ASSERT_EQUAL(d->structure.shared_bytes,
+                        wide ? KVK_WIDE_SMEM((uint32_t)cut.tiles8) : KVK_SPLIT_SMEM((uint32_t)cut.tiles8));
+        CU_ASSERT(d->merges == 5 && d->launches == 2);
+        CU_ASSERT_EQUAL(d->structure.tile_tokens, wide ? 32 : 16);
+      }
     }
   kvm_declared_free_all(&declared);
   kvm_gpus_free(&gpus);

@@ -37,7 +37,8 @@ static kvm_prediction ask(const char *gpu_name, const char *kernel, uint32_t hea
   p.batch = batch;
   kvm_verify_uniform(&p, prefix);
   CU_ASSERT_EQUAL_FATAL(kvm_gpus_find(&gpus, gpu_name, &gpu, NULL), KV_OK);
-  const kvm_declared *k = kvm_declared_for(&declared, kernel, kvm_gpu_sm(gpu), 0, &p);
+  const kvm_declared *k = kvm_declared_for(&declared, kernel, kvm_gpu_sm(gpu), 0, &p,
+                                           kvm_gpu_number(gpu, "smem_per_block_optin"));
   CU_ASSERT_PTR_NOT_NULL_FATAL(k);
   kvm_roofs roofs = kvm_roofs_of(gpu);
   kvm_timing timing = kvm_timing_of(gpu, kvm_pipes_find(&pipes, kvm_gpu_sm(gpu)), &roofs);
