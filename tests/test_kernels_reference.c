@@ -178,7 +178,7 @@ static void cutting(void) { /* 72 rows: two groups of 36; 144: three of 48; 576:
   CU_ASSERT(g.groups == 8 && g.group_rows == 9 && g.tiles8 == 2 && g.row_stride == 8);
 }
 
-/* 8 heads, 9 queries, 4087 + 9 keys = 256 tiles; 132 blocks cut two groups alike: 66 workers, 4 tiles each, 64 used. */
+/* 8 heads, 9 queries, 4087 + 9 keys = 128 tiles of 32; 132 blocks cut two groups alike: 66 workers, 2 tiles each, 64 used. */
 static void describing(void) {
   const int32_t none = 0;
   const kvk_problem p = {.batch = 1, .queries = 9, .heads = 8, .latent = 512, .rope = 64, .q_row_stride = 576, .kv_row_stride = 576,
@@ -188,17 +188,29 @@ static void describing(void) {
   kvk_structure s;
   kv_error err = {0};
   CU_ASSERT_EQUAL(kvk_describe(KVK_SPLIT_VERIFY, &p, &o, &prefix, &s, &err), KV_OK);
-  CU_ASSERT_EQUAL(s.tiles, 512);
-  CU_ASSERT_EQUAL(s.tiles_per_block, 4);
+  CU_ASSERT_EQUAL(s.tiles, 256);
+  CU_ASSERT_EQUAL(s.tiles_per_block, 2);
+  CU_ASSERT_EQUAL(s.tile_tokens, 32);
   CU_ASSERT_EQUAL(s.partials, 128 * 36);
-  CU_ASSERT_EQUAL(s.smem, 92304);
+  CU_ASSERT_EQUAL(s.smem, 220792);
   CU_ASSERT_DOUBLE_EQUAL(s.unique_kv_bytes, 4096.0 * 1152, 0.5);
   CU_ASSERT_DOUBLE_EQUAL(s.useful_flops, 2.0 * 72 * 4096 * 1088, 0.5);
-  CU_ASSERT_DOUBLE_EQUAL(s.mma_flops, (512.0 * 68 + 128 * 36) * 5 * 4096, 0.5);
-  o.fixed_split_tokens = 1024; /* 4 pieces of 64 tiles for each group */
+  CU_ASSERT_DOUBLE_EQUAL(s.mma_flops, 2 * (256.0 * 68 + 128 * 36) * 5 * 4096, 0.5);
+  o.fixed_split_tokens = 1024; /* 4 pieces of 32 tiles for each group */
   CU_ASSERT_EQUAL(kvk_describe(KVK_SPLIT_VERIFY, &p, &o, &prefix, &s, &err), KV_OK);
-  CU_ASSERT_EQUAL(s.tiles_per_block, 64);
+  CU_ASSERT_EQUAL(s.tiles_per_block, 32);
   CU_ASSERT_EQUAL(s.partials, 8 * 36);
+  o.fixed_split_tokens = 1040; /* no multiple of 32: tiles of 16 */
+  CU_ASSERT_EQUAL(kvk_describe(KVK_SPLIT_VERIFY, &p, &o, &prefix, &s, &err), KV_OK);
+  CU_ASSERT_EQUAL(s.tile_tokens, 16);
+  CU_ASSERT_EQUAL(s.tiles_per_block, 65);
+  o.fixed_split_tokens = 0;
+  o.smem_limit = KVK_SMEM_LIMIT; /* 66 workers, 4 tiles of 16 each */
+  CU_ASSERT_EQUAL(kvk_describe(KVK_SPLIT_VERIFY, &p, &o, &prefix, &s, &err), KV_OK);
+  CU_ASSERT_EQUAL(s.tiles, 512);
+  CU_ASSERT_EQUAL(s.tiles_per_block, 4);
+  CU_ASSERT_EQUAL(s.smem, 92272);
+  CU_ASSERT_DOUBLE_EQUAL(s.mma_flops, (512.0 * 68 + 128 * 36) * 5 * 4096, 0.5);
   CU_ASSERT_EQUAL(kvk_describe(KVK_EXTEND_SERIAL_64, &p, &o, &prefix, &s, &err), KV_OK);
   CU_ASSERT_EQUAL(s.tiles, 8 * 64);
   CU_ASSERT_EQUAL(s.smem, 107648);

@@ -219,16 +219,16 @@ static void a_ragged_batch_is_split_evenly(void) {
   p.sectors = p.union_rows * 36;
   kvm_structure k = kvm_kernel(2, 90);
   kvm_work w = kvm_structure_work(&k, &p, gpu("h200"));
-  CU_ASSERT_DOUBLE_EQUAL(w.tiles, 2 * ((100900 + 90) / 16.0 + 5), 1e-9);
-  CU_ASSERT_DOUBLE_EQUAL(w.block_tiles, 96, 0); /* half of 12634 tiles on 66 SMs: 95.7 */
+  CU_ASSERT_DOUBLE_EQUAL(w.tiles, 2 * ((100900 + 90) / 32.0 + 5), 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(w.block_tiles, 48, 0); /* half of 6322 tiles on 66 SMs: 47.9 */
   CU_ASSERT_DOUBLE_EQUAL(w.busy_sms, 132, 0);
 }
 
-/* 86 KiB for 576 values are 172 for 1152, which an H200's block may have, and 1376 for 9216, which none may.
+/* sm_120's structure: 94 KiB for 576 values are 187 for 1152, which an H200's block may have, and 1376 for 9216, which none may.
  */
 static void shared_memory_follows_the_row(void) {
   kvm_verify p = kvm_verify_default(4096);
-  kvm_structure k = kvm_kernel(2, 90);
+  kvm_structure k = kvm_kernel(2, 120);
   CU_ASSERT_EQUAL(kvm_structure_work(&k, &p, gpu("h200")).blocks_per_sm, 1);
   p.latent = 1024;
   p.rope = 128;
