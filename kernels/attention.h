@@ -76,7 +76,7 @@ typedef enum kvk_kind {
   KVK_EXTEND_SERIAL_64 = 0, /* as SGLang's Triton extend kernel: a block per (request, head), tile 32 x 64 */
   KVK_EXTEND_SERIAL_32 = 1, /* the same with its sm_12x tile, 32 x 32 */
   KVK_SPLIT_PER_HEAD = 2,   /* split KV, but every head fetches the rows again */
-  KVK_SPLIT_VERIFY = 3,     /* split KV, queries x heads share every row fetched */
+  KVK_SPLIT_VERIFY = 3,     /* split KV, queries x heads share every row fetched; tiles of 16 keys, or 32 (split_verify.cu) */
   KVK_LOAD_ONLY = 4,        /* split_verify's loads and barriers without its products: output undefined */
   KVK_MMA_ONLY = 5,         /* split_verify's products on one resident tile: output undefined */
   KVK_MERGE_STATE = 6,      /* kvk_launch_merge_state() */
@@ -91,7 +91,7 @@ typedef struct kvk_options {
   int sms;               /* SMs of the GPU; the split kernels fill them once */
   int blocks;            /* blocks of the split kernels; 0: one an SM */
   int min_split_tokens;  /* no split shorter than this, unless a request is; 0: 64 */
-  int fixed_split_tokens; /* > 0: deterministic mode, splits of exactly this many keys (a multiple of 16) */
+  int fixed_split_tokens; /* > 0: deterministic mode, splits of exactly this many keys (a multiple of 16, better of 32) */
   int smem_limit;        /* bytes of shared memory that a block may use; 0: what the capability has */
   int capability;        /* 10 * major + minor of the GPU; 0: not known, no kind is refused */
 } kvk_options;
