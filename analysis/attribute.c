@@ -120,6 +120,36 @@ static double within(double sample, double launches) {
   return isnan(sample) || !(launches > 0) ? sample : fmax(sample - launches, sample / 100);
 }
 
+static void draw_ladder(gsl_rng *rng, const kva_evidence *e, double t[8]) {
+  draw d;
+  double common = gsl_ran_gaussian(rng, e->common_error);
+  draw_roofs(rng, e, &d.roofs);
+  double launches = uniform(rng, &e->launches, e->launches.value);
+  d.t5 = within(draw_time(rng, &e->resident, common), launches);
+  d.t6 = within(draw_time(rng, &e->kernel, common), launches);
+  d.t7 = draw_time(rng, &e->whole, common);
+  climb(e, &d, t);
+}
+
+/* Each draw begins anew, so that two operations have draw k of the ceilings in common. */
+bool kva_attribute_draws(const kva_evidence *e, double nats[KVA_DRAWS][KVM_CAUSES], double whole[KVA_DRAWS]) {
+  gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
+  if (!rng) return false;
+  for (size_t k = 0; k < KVA_DRAWS; k++) {
+    double t[8];
+    gsl_rng_set(rng, (unsigned long)(e->seed + k + 1)); /* 0 would stand for another seed */
+    draw_ladder(rng, e, t);
+    shares(t, nats[k]);
+    whole[k] = t[7];
+  }
+  gsl_rng_free(rng);
+  return true;
+}
+
+void kva_draws_interval(double *v, size_t n, double value, double *low, double *high) {
+  interval(v, n, value, low, high);
+}
+
 static void find_intervals(const kva_evidence *e, kva_attribution *a) {
   static const size_t n = KVA_DRAWS;
   double nats[KVM_CAUSES][KVA_DRAWS], gain[KVM_CAUSES][KVA_DRAWS];
@@ -127,14 +157,8 @@ static void find_intervals(const kva_evidence *e, kva_attribution *a) {
   if (!rng) return;
   gsl_rng_set(rng, (unsigned long)e->seed);
   for (size_t k = 0; k < n; k++) {
-    draw d;
-    double t[8], s[KVM_CAUSES], g[KVM_CAUSES], common = gsl_ran_gaussian(rng, e->common_error);
-    draw_roofs(rng, e, &d.roofs);
-    double launches = uniform(rng, &e->launches, e->launches.value);
-    d.t5 = within(draw_time(rng, &e->resident, common), launches);
-    d.t6 = within(draw_time(rng, &e->kernel, common), launches);
-    d.t7 = draw_time(rng, &e->whole, common);
-    climb(e, &d, t);
+    double t[8], s[KVM_CAUSES], g[KVM_CAUSES];
+    draw_ladder(rng, e, t);
     shares(t, s);
     ladder_gains(e, t, g);
     for (int i = 0; i < KVM_CAUSES; i++) {

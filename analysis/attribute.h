@@ -63,4 +63,12 @@ typedef struct kva_attribution {
 /* `name` is the kernel's, for the verdict. Never fails: what is not known stays so. */
 void kva_attribute(const char *name, const kva_evidence *evidence, kva_attribution *a);
 
+/* The draws themselves, for what is told of two operations together: shares by cause and T7 of each draw
+ * (NaN: not known). Draw k has the same ceilings whatever the operation, where seeds and ceilings are the
+ * same, and the same rounds where they were interleaved. False: out of memory. */
+bool kva_attribute_draws(const kva_evidence *evidence, double nats[KVA_DRAWS][KVM_CAUSES],
+                         double whole[KVA_DRAWS]);
+/* 2.5 and 97.5 percentiles of v[n], which is sorted, without its NaNs; they hold `value`. */
+void kva_draws_interval(double *v, size_t n, double value, double *low, double *high);
+
 #endif

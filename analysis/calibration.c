@@ -156,3 +156,23 @@ double kva_calibration_scatter(const kva_calibration *c, uint32_t row_bytes, uin
   return best_gather(c, row_bytes, "contiguous", 0) /
          best_gather(c, row_bytes, run == 1 ? "random" : "runs", run);
 }
+
+/* The fastest gather of so many bytes out of so many in a layout. */
+static double gather_like(const kva_calibration *c, uint32_t row_bytes, const char *layout, uint64_t rows,
+                          uint64_t span) {
+  double best = NAN;
+  for (size_t i = 0; i < c->rows; i++) {
+    const kvk_point *p = &c->row[i].point;
+    if (strcmp(p->name, "gather") != 0 || p->one_sm || p->row_bytes != row_bytes ||
+        strcmp(p->layout, layout) != 0 || p->work != (double)rows * row_bytes ||
+        p->footprint != span * row_bytes)
+      continue;
+    best = fmax(best, c->row[i].value); /* of NaN and a number the number */
+  }
+  return best;
+}
+
+double kva_calibration_scatter_list(const kva_calibration *c, uint32_t row_bytes, uint64_t rows,
+                                    uint64_t span) {
+  return gather_like(c, row_bytes, "contiguous", rows, span) / gather_like(c, row_bytes, "list", rows, span);
+}

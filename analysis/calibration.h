@@ -93,6 +93,11 @@ size_t kva_calibration_sizes(const kva_calibration *c, kva_best best[KVA_BESTS])
 /* Gather ceiling of contiguous rows over that of rows in runs of `run`, from the saturated gathers of a
  * calibration with the footprint nearest to 8 GiB; 1 for run 0, NaN where it has none. */
 double kva_calibration_scatter(const kva_calibration *c, uint32_t row_bytes, uint32_t run);
+/* The same of a recorded list of slots, where the calibration gathered this one (`calibrate --layout`): so
+ * many rows, all below slot `span`, which no two lists are likely to share; against as many contiguous rows.
+ * NaN: it did not. */
+double kva_calibration_scatter_list(const kva_calibration *c, uint32_t row_bytes, uint64_t rows,
+                                    uint64_t span);
 
 /* Writes the dataset (aside, renamed). `command` goes into its history. */
 kv_status kva_calibration_write(const kva_calibration *c, const char *path, const char *command,

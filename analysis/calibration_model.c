@@ -1,13 +1,11 @@
 #include "calibration_model.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "kv_clean.h"
+#include "h5_add.h"
 #include "kv_h5.h"
 
 #define COLUMN "microbenchmarks/modelled"
@@ -82,56 +80,21 @@ static kv_status predict_all(const kva_model_plan *plan, const kva_calibration *
   return st;
 }
 
-/* ---- the copy ---- */
+/* ---- the column ---- */
 
-static kv_status copy_file(const char *from, const char *to, kv_error *err) {
-  char block[65536];
+typedef struct column {
+  const double *modelled;
   size_t n;
-  FILE *in = fopen(from, "rbe"), *out = in ? fopen(to, "wbe") : NULL;
-  kv_status st = KV_OK;
-  if (!in) st = kv_fail(err, KV_ERR_IO, "%s: cannot be opened: %s", from, strerror(errno));
-  else if (!out) st = kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
-  while (!st && (n = fread(block, 1, sizeof block, in)) > 0)
-    if (fwrite(block, 1, n, out) != n) st = kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
-  if (!st && ferror(in)) st = kv_fail(err, KV_ERR_IO, "%s: cannot be read", from);
-  if (in) (void)fclose(in);
-  if (out && fclose(out) != 0 && !st) st = kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
-  return st;
-}
+  const char *model;
+} column;
 
-static kv_status add_history(hid_t file, const char *command, kv_error *err) {
-  char before[4200] = "", line[8600];
-  kv_status st = command ? kv_h5_get_str(file, "history", before, sizeof before, err) : KV_OK;
-  if (!command || (st && st != KV_END)) return st;
-  (void)snprintf(line, sizeof line, "%s; the memory model added by: %s", before, command);
-  return kv_h5_put_str(file, "history", line, err);
-}
-
-static kv_status add_to(const char *path, const kva_model_plan *plan, const double *modelled, size_t n, const char *model,
-                        kv_error *err) {
-  hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
-  if (file < 0) return kv_fail(err, KV_ERR_INPUT, "%s: cannot be opened as HDF5", plan->in);
+static kv_status add_column(void *user, hid_t file, kv_error *err) {
+  const column *c = user;
   if (H5Lexists(file, COLUMN, H5P_DEFAULT) > 0) (void)H5Ldelete(file, COLUMN, H5P_DEFAULT);
-  kv_status st = kv_h5_write(file, COLUMN, H5T_IEEE_F64LE, n, modelled, "see unit and kind",
-                             "What the memory model gives for this gather; NaN: not modelled", KV_H5_SMALL, err);
-  if (!st) st = kv_h5_put_str(file, "memory_model", model, err);
-  if (!st) st = add_history(file, plan->command, err);
-  if (H5Fclose(file) < 0 && !st) st = kv_fail(err, KV_ERR_IO, "%s: cannot be written", plan->out);
-  return st;
-}
-
-static kv_status put_aside(const kva_model_plan *plan, const double *modelled, size_t n, const char *model, kv_error *err) {
-  char *part;
-  if (asprintf(&part, "%s.%ld.part", plan->out, (long)getpid()) < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  kv_clean_watch(part);
-  kv_status st = copy_file(plan->in, part, err);
-  if (!st) st = add_to(part, plan, modelled, n, model, err);
-  if (!st && rename(part, plan->out) != 0)
-    st = kv_fail(err, KV_ERR_IO, "%s: cannot be put in place: %s", plan->out, strerror(errno));
-  if (st) (void)unlink(part);
-  kv_clean_forget(part);
-  free(part);
-  return st;
+  kv_status st =
+      kv_h5_write(file, COLUMN, H5T_IEEE_F64LE, c->n, c->modelled, "see unit and kind",
+                  "What the memory model gives for this gather; NaN: not modelled", KV_H5_SMALL, err);
+  return st ? st : kv_h5_put_str(file, "memory_model", c->model, err);
 }
 
 kv_status kva_calibration_model(const kva_model_plan *plan, kv_error *err) {
@@ -153,7 +116,9 @@ kv_status kva_calibration_model(const kva_model_plan *plan, kv_error *err) {
   modelled = calloc(c.rows ? c.rows : 1, sizeof *modelled);
   if (!modelled) st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", plan->in);
   if (!st) st = predict_all(plan, &c, known ? &params : NULL, modelled, err);
-  if (!st) st = put_aside(plan, modelled, c.rows, model, err);
+  column to_add = {modelled, c.rows, model};
+  const kva_addition addition = {plan->in, plan->out, "the memory model", plan->command, add_column, &to_add};
+  if (!st) st = kva_h5_add(&addition, err);
   free(modelled);
   kva_calibration_free(&c);
   return st;

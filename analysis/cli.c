@@ -147,16 +147,43 @@ static char *quote(char *at, const char *word) {
   return at;
 }
 
+/* Where an absolute path may begin in a word: "/a", "--out=/a", "-o/a", "x,/a". */
+static bool path_begins(const char *word, const char *at) {
+  if (*at != '/') return false;
+  return at == word || strchr("=,", at[-1]) || (at == word + 2 && word[0] == '-' && word[1] != '-');
+}
+
+/* A copy of word, in place of `to`, with the folders of absolute paths left out: they are of this machine
+ * alone. */
+static void leave_folders_out(const char *word, char *to) {
+  const char *c = word;
+  while (*c) {
+    if (path_begins(word, c)) {
+      const char *end = c + strcspn(c, ","), *name = end;
+      while (name > c + 1 && name[-1] == '/') name--; /* "/a/b/" is named b */
+      while (name > c && name[-1] != '/') name--;
+      if (name < end && *name != '/') c = name;
+    }
+    *to++ = *c++;
+  }
+  *to = '\0';
+}
+
 char *kv_cli_command_line(int argc, char **argv) {
   size_t size = 1;
   for (int i = 0; i < argc; i++) size += 4 * strlen(argv[i]) + 3;
-  char *line = calloc(1, size), *at = line;
-  if (!line) return NULL;
-  for (int i = 0; i < argc; i++) {
-    const char *word = i ? argv[i] : strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
+  char *line = calloc(1, size), *word = calloc(1, size), *at = line;
+  for (int i = 0; line && word && i < argc; i++) {
+    if (i) leave_folders_out(argv[i], word);
+    else strcpy(word, strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0]);
     if (i) *at++ = ' ';
     at = i == 0 || plain_word(word) ? stpcpy(at, word) : quote(at, word); /* argv[0] is "kvsim replay" */
   }
+  if (!word) {
+    free(line);
+    line = NULL;
+  }
+  free(word);
   return line;
 }
 

@@ -36,7 +36,8 @@ uint64_t kv_cli_memory_left(void);
 /* KV_ERR_MEMORY where `what` needs more than that: the message names both. To be asked before allocating. */
 kv_status kv_cli_memory(uint64_t bytes, const char *what, kv_error *err);
 
-/* argv joined with spaces (quoted where needed) for a dataset's history; the caller frees. NULL on no memory. */
+/* argv joined with spaces (quoted where needed) for a dataset's history; of absolute paths the last name
+ * alone, as their folders are this machine's. The caller frees. NULL on no memory. */
 char *kv_cli_command_line(int argc, char **argv);
 
 /* A progress bar with ETA on stderr; nothing unless stderr is a terminal and quiet is false. */

@@ -53,6 +53,17 @@ static kv_status optional(hid_t file, side *s, int c, kv_error *err) {
   return KV_OK;
 }
 
+/* Older files held a lower bound in `time` where the ladder has no T7: that is no time to compare. */
+static kv_status drop_bounds(hid_t file, side *s, kv_error *err) {
+  double *t7 = NULL;
+  if (H5Lexists(file, "points/t7", H5P_DEFAULT) <= 0) return KV_OK;
+  kv_status st = kva_reals(file, s->path, "points/t7", &s->n, &t7, err);
+  for (uint64_t i = 0; !st && i < s->n; i++)
+    if (isnan(t7[i])) s->v[C_TIME][i] = NAN;
+  free(t7);
+  return st;
+}
+
 static kv_status check(const side *s, kv_error *err) {
   for (uint64_t i = 0; i < s->n; i++)
     if (!(s->v[C_KERNEL][i] >= 0 && s->v[C_KERNEL][i] < (double)s->kernels) ||
@@ -62,6 +73,17 @@ static kv_status check(const side *s, kv_error *err) {
   return KV_OK;
 }
 
+/* Which card it was, and whether others ran beside it; older files do not say. */
+static void add_device(hid_t file, char status[256]) {
+  int64_t device = -1, together = 1;
+  size_t used = strlen(status);
+  if (kv_h5_get_i64(file, "device", &device, NULL) != KV_OK) return;
+  (void)kv_h5_get_i64(file, "devices_at_once", &together, NULL);
+  used += (size_t)snprintf(status + used, 256 - used, ", device %lld", (long long)device);
+  if (together > 1 && used < 256)
+    (void)snprintf(status + used, 256 - used, ", one of %lld at once", (long long)together);
+}
+
 static kv_status read_side(const char *path, side *s, char gpu[128], char status[256], kv_error *err) {
   hid_t file;
   s->path = path;
@@ -69,9 +91,11 @@ static kv_status read_side(const char *path, side *s, char gpu[128], char status
   if (st) return st;
   (void)kv_h5_get_str(file, "gpu_name", gpu, 128, NULL);
   (void)kv_h5_get_str(file, "status", status, 256, NULL);
+  add_device(file, status);
   s->n = KVA_ANY_LENGTH;
   for (int c = 0; !st && c < C_TIME_LOW; c++) st = kva_reals(file, path, names[c], &s->n, &s->v[c], err);
   for (int c = C_TIME_LOW; !st && c < C_COLUMNS; c++) st = optional(file, s, c, err);
+  if (!st) st = drop_bounds(file, s, err);
   if (!st) st = kva_words(file, path, "kernels/name", &s->kernels, &s->kernel, &s->kernel_width, err);
   if (!st) st = kva_words(file, path, "layouts/name", &s->layouts, &s->layout, &s->layout_width, err);
   if (!st) st = check(s, err);

@@ -32,6 +32,11 @@ static kv_status take_line(const char *path, int number, const char *line, kva_s
   return KV_OK;
 }
 
+/* Of an absolute path the last name: its folders are of this machine alone. */
+static const char *name_of(const char *path) {
+  return path[0] == '/' ? strrchr(path, '/') + 1 : path;
+}
+
 kv_status kva_step_read(const char *path, kva_step_rest *rest, kv_error *err) {
   char line[512];
   kv_status st = KV_OK;
@@ -44,7 +49,7 @@ kv_status kva_step_read(const char *path, kva_step_rest *rest, kv_error *err) {
   (void)fclose(f);
   if (!st && !rest->n)
     st = kv_fail(err, KV_ERR_INPUT, "%s: no component; lines are `name ms [us_per_1k_tokens]`", path);
-  (void)snprintf(rest->source, sizeof rest->source, "%.590s", path);
+  (void)snprintf(rest->source, sizeof rest->source, "%.590s", name_of(path));
   return st;
 }
 
@@ -131,7 +136,7 @@ kv_status kva_step_profile(const char *path, double steps, const char *attention
   }
   kva_csv_free(&csv);
   if (!st && !(total > 0)) st = kv_fail(err, KV_ERR_INPUT, "%s: no kernel took any time", path);
-  (void)snprintf(rest->source, sizeof rest->source, "%.500s, %g steps", path, steps);
+  (void)snprintf(rest->source, sizeof rest->source, "%.500s, %g steps", name_of(path), steps);
   return st;
 }
 

@@ -11,11 +11,12 @@
 
 /* ---- metrics ---- */
 
+enum { NAMES = 6, FLOP_AN_INSTRUCTION = 4096 }; /* of m16n8k16 */
 /* Several names, the first that is there counts; `kind`: b bytes, s time, p percent, h clock, c count. */
 static const struct metric {
   const char *name;
   char kind;
-  const char *in_ncu[4];
+  const char *in_ncu[NAMES];
 } metrics[KVA_METRICS] = {
     {"duration",
      's',
@@ -34,7 +35,8 @@ static const struct metric {
     {"matrix instructions",
      'c',
      {"sm__inst_executed_pipe_tensor.sum", "sm__inst_executed_pipe_tensor_op_hmma.sum",
-      "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"}},
+      "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum", "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
+      "sm__ops_path_tensor_src_fp16_dst_fp32.sum", "sm__ops_path_tensor_src_fp16_dst_fp16.sum"}},
     {"matrix instructions of the busiest SM",
      'c',
      {"sm__inst_executed_pipe_tensor.max", "sm__inst_executed_pipe_tensor_op_hmma.max"}},
@@ -92,6 +94,17 @@ const char *kva_metric_name(kva_metric m) {
   return metrics[m].name;
 }
 
+const char *kva_metric_text(kva_metric m, double value, char text[32]) {
+  switch (metrics[m].kind) {
+    case 's': (void)snprintf(text, 32, value < 1e-3 ? "%.4g us" : "%.4g ms", value * (value < 1e-3 ? 1e6 : 1e3)); break;
+    case 'b': (void)snprintf(text, 32, value < 1e6 ? "%.0f B" : "%.4g MB", value < 1e6 ? value : value * 1e-6); break;
+    case 'p': (void)snprintf(text, 32, "%.1f %%", value * 100); break;
+    case 'h': (void)snprintf(text, 32, "%.0f MHz", value * 1e-6); break;
+    default: (void)snprintf(text, 32, "%.6g", value); break;
+  }
+  return text;
+}
+
 /* Factor of ncu's unit words; NaN for one that cannot be. Old and new spellings. */
 static double factor_of(const char *unit, char kind) {
   static const struct {
@@ -137,13 +150,15 @@ static double factor_of(const char *unit, char kind) {
 static void put(kva_profiled *k, size_t m, const char *name, const char *value, const char *unit) {
   double v = kva_csv_number(value), f = factor_of(unit, metrics[m].kind);
   if (metrics[m].kind == 'p' && strstr(name, "per_cycle")) f = 1;
+  /* operations, one metric a type of operands: of a type that the kernel has not, nothing is learnt */
+  if (strstr(name, "sm__ops_path_tensor") == name) f = v > 0 ? 1.0 / FLOP_AN_INSTRUCTION : NAN;
   if (!isnan(v) && !isnan(f)) k->m[m] = v * f;
 }
 
 /* Which metric (and which of its names) a column or row is; a better name wins over one read before. */
 static bool find_metric(const char *name, size_t *metric, int *rank) {
   for (size_t m = 0; m < KVA_METRICS; m++)
-    for (int r = 0; r < 4; r++)
+    for (int r = 0; r < NAMES; r++)
       if (metrics[m].in_ncu[r] && !strcasecmp(name, metrics[m].in_ncu[r])) {
         *metric = m;
         *rank = r;
@@ -291,10 +306,10 @@ static kvm_work counted_work(const kva_profiled *k, const kvm_roofs *roofs) {
   w.chip[KVM_DRAM] = or_zero(k->m[KVA_M_DRAM_READ]) + or_zero(k->m[KVA_M_DRAM_WRITE]);
   w.chip[KVM_L2] = w.chip[KVM_LINK] = or_zero(k->m[KVA_M_L2_BYTES]);
   w.chip[KVM_L1] = 128 * or_zero(k->m[KVA_M_WAVEFRONTS]);
-  w.chip[KVM_MMA] = 4096 * or_zero(k->m[KVA_M_TENSOR]);
+  w.chip[KVM_MMA] = FLOP_AN_INSTRUCTION * or_zero(k->m[KVA_M_TENSOR]);
   for (int r = KVM_LINK; r < KVM_RESOURCES; r++) w.sm[r] = w.chip[r] / busy;
   if (k->m[KVA_M_WAVEFRONTS_MAX] > 0) w.sm[KVM_L1] = 128 * k->m[KVA_M_WAVEFRONTS_MAX];
-  if (k->m[KVA_M_TENSOR_MAX] > 0) w.sm[KVM_MMA] = 4096 * k->m[KVA_M_TENSOR_MAX];
+  if (k->m[KVA_M_TENSOR_MAX] > 0) w.sm[KVM_MMA] = FLOP_AN_INSTRUCTION * k->m[KVA_M_TENSOR_MAX];
   return w;
 }
 

@@ -50,6 +50,8 @@ typedef enum kva_metric {
   KVA_METRICS
 } kva_metric;
 const char *kva_metric_name(kva_metric m);
+/* "97.5 us", "151.7 MB", "39.9 %", "1758 MHz"; a count without a unit. Returns text. */
+const char *kva_metric_text(kva_metric m, double value, char text[32]);
 
 typedef struct kva_profiled {
   char kernel[256], device[128];

@@ -2,7 +2,6 @@
 
 #include <gsl/gsl_rng.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -356,6 +355,7 @@ static kv_status run_series(rig *r, setup *s, operation *ops, size_t n, bool col
     series[i].seconds = seconds + i * repeats;
     st = check_written(r, s, &ops[i], buffer, err);
   }
+  if (!st && r->plan->before_series) r->plan->before_series(r->plan->user);
   if (!st) st = kvk_device_measure(r->device, contenders, n, &plan, series, err);
   for (size_t i = 0; !st && i < n; i++) st = finish_row(r, s, &ops[i], &series[i], err);
   if (!st) st = pair_rows(r, first, err);
@@ -425,6 +425,7 @@ static kv_status replicate(rig *r, const kva_problem *p, unsigned group, kv_erro
 static kv_status count_rows(rig *r, const setup *s, size_t first, kv_error *err) {
   kvk_counting *counting = NULL;
   kv_error why = {KV_OK, ""};
+  if (r->plan->before_series) r->plan->before_series(r->plan->user); /* no other device is timed meanwhile */
   if (kvk_counting_open(r->device, NULL, &counting, &why)) {
     note(r->out, why.text);
     return KV_OK;
@@ -503,7 +504,9 @@ kv_status kva_measure(const kva_measure_plan *plan, int device, kva_measured *me
   *measured = (kva_measured){.heads = plan->heads,
                              .queries = plan->queries,
                              .blocks_per_sm = plan->blocks_per_sm,
-                             .smem_limit = plan->smem_limit};
+                             .smem_limit = plan->smem_limit,
+                             .recorded = plan->recorded,
+                             .at_once = plan->at_once > 1 ? plan->at_once : 1};
   kv_status st = measure_open(&r, device, err);
   measured->pool_rows = r.pool_rows;
   for (size_t i = 0; !st && i < plan->problems; i++) {
@@ -514,47 +517,5 @@ kv_status kva_measure(const kva_measure_plan *plan, int device, kva_measured *me
   if (st) (void)snprintf(measured->failure, sizeof measured->failure, "%s", err->text);
   if (r.device) kvk_device_free(r.device, r.pool);
   kvk_device_close(r.device);
-  return st;
-}
-
-/* ---- several devices ---- */
-
-typedef struct rank {
-  kva_measure_plan plan;
-  int device;
-  kva_measured *measured;
-  kv_status status;
-  kv_error error;
-} rank;
-
-static void *run_rank(void *self) {
-  rank *k = self;
-  k->status = kva_measure(&k->plan, k->device, k->measured, &k->error);
-  return NULL;
-}
-
-kv_status kva_measure_all(const kva_measure_plan *plan, const int *devices, int count, kva_measured *measured,
-                          kv_error *err) {
-  rank *ranks = calloc(count > 0 ? (size_t)count : 1, sizeof *ranks);
-  pthread_t *threads = calloc(count > 0 ? (size_t)count : 1, sizeof *threads);
-  kv_status st = ranks && threads
-                     ? KV_OK
-                     : kv_fail(err, KV_ERR_MEMORY, "measuring: out of memory for %d devices", count);
-  int started = 0;
-  for (; !st && started < count; started++) {
-    ranks[started] = (rank){.plan = *plan, .device = devices[started], .measured = &measured[started]};
-    ranks[started].plan.after = NULL;
-    measured[started] = (kva_measured){0};
-    if (pthread_create(&threads[started], NULL, run_rank, &ranks[started]) != 0) {
-      st = kv_fail(err, KV_ERR_MEMORY, "measuring: no thread for device %d", devices[started]);
-      break;
-    }
-  }
-  for (int i = 0; i < started; i++) (void)pthread_join(threads[i], NULL);
-  for (int i = 0; !st && i < started; i++)
-    if (ranks[i].status)
-      st = kv_fail(err, ranks[i].status, "device %d: %.600s", devices[i], ranks[i].error.text);
-  free(ranks);
-  free(threads);
   return st;
 }

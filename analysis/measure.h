@@ -57,6 +57,12 @@ typedef struct kva_problem {
   const int32_t *recorded; /* slots of all requests, one after the other; NULL: no recorded layout */
 } kva_problem;
 
+/* What a recorded layout costs where memory binds (T3), and who says so. */
+typedef struct kva_layout_cost {
+  double scatter;   /* time over that of contiguous rows; 0 or NaN: not known */
+  char source[240]; /* or why it is not known */
+} kva_layout_cost;
+
 struct kva_measured;
 typedef struct kva_measure_plan {
   uint32_t heads, queries;
@@ -72,9 +78,12 @@ typedef struct kva_measure_plan {
   uint32_t repeats;      /* timed rounds; 0: 50 */
   double problem_limit;  /* s for one series; 0: 20 */
   uint64_t seed;
+  kva_layout_cost recorded; /* goes into the points' ladders */
   /* Called after each problem with all that is there so far, e.g. to save it; may be NULL. */
   kv_status (*after)(void *user, const struct kva_measured *measured, kv_error *err);
+  void (*before_series)(void *user); /* called before each timed series and counter pass; may be NULL */
   void *user;
+  int at_once; /* devices that measure at the same time; 0: this one alone */
 } kva_measure_plan;
 
 /* One kernel x problem x place x experiment. */
@@ -102,20 +111,22 @@ typedef struct kva_measured {
   uint64_t pool_rows;
   int blocks_per_sm;
   uint32_t smem_limit;
+  int at_once;           /* devices measured at the same time, this one included */
   kva_measured_row *row; /* owned */
   size_t rows, room;
   char notes[1024];
   char failure[KV_ERROR_TEXT];
   bool complete;
+  kva_layout_cost recorded; /* of the plan */
 } kva_measured;
 
 /* Measures on one device. On an error *measured keeps the rows done before it and `failure`; the caller frees
  * it either way. KV_ERR_USAGE: shapes no kernel takes. */
 kv_status kva_measure(const kva_measure_plan *plan, int device, kva_measured *measured, kv_error *err);
 
-/* The same on several devices at once, a thread each, as the ranks of tensor parallelism run: measured[i] is
- * device devices[i]'s. `after` is not called from the threads. The first error is returned; the other devices
- * finish. */
+/* The same on several devices at once, a thread each, in step from series to series as the ranks of tensor
+ * parallelism run: measured[i] is device devices[i]'s. `after` is called from the threads, one at a time, with
+ * the device's own points; `before_series` is not. The first error is returned; the other devices finish. */
 kv_status kva_measure_all(const kva_measure_plan *plan, const int *devices, int count, kva_measured *measured,
                           kv_error *err);
 
@@ -135,8 +146,10 @@ typedef struct kva_floor_rates {
  * Columns beyond the common ones: experiment, copies, to_contiguous, to_contiguous_low, to_contiguous_high,
  * runs, minimum, p10, p90, sm_clock, memory_clock, power, temperature, throttled, and of the counter pass
  * (NaN without) counted_* (issue, stalls, busiest SM); with it dram_bytes, l2_bytes and link_bytes are what
- * was counted, else link_bytes is the structure's. /samples holds every run. `calibration` (may be NULL)
- * gives /ceilings. `gpu_key` and `dtype`, `layout_source`, `verdict` go into the root attributes; NULL is "".
+ * was counted, else link_bytes is the structure's. /layouts has t3_source, who says what T3 of that layout
+ * is, or why it is NaN. /samples holds every run. `calibration` (may be NULL) gives /ceilings. `gpu_key` and
+ * `dtype`, `layout_source`, `verdict` go into the root attributes; NULL is "". `device`, `pci` and
+ * `devices_at_once` there say which card it was and how many were measured together.
  */
 typedef struct kva_measured_labels {
   const char *gpu_key, *layout_source, *verdict;

@@ -270,6 +270,22 @@ static kv_status write_counts(table *t) {
 
 /* ---- names, ceilings, samples, root ---- */
 
+/* Who says what T3 of each layout is; without ceilings there is no ladder at all. */
+static kv_status write_sources(table *t, const kva_floor_rates *rates) {
+  enum { LAYOUTS = KVA_EXPERIMENTS * KVA_PLACES };
+  static char text[LAYOUTS][240];
+  const char *source[LAYOUTS];
+  uint64_t n = 0;
+  for (unsigned i = 0; i < LAYOUTS; i++) {
+    if (!is_used(t->m, layout_of, i)) continue;
+    (void)kva_measured_scatter(t->m, (kva_place)(i % KVA_PLACES), rates->gathers, text[n]);
+    source[n] = rates->roofs ? text[n] : "not known: no ceilings";
+    n++;
+  }
+  return kv_h5_write_strings(t->file, "layouts/t3_source", n, source,
+                             "Who says what T3 is, or why it is not known", t->err);
+}
+
 static kv_status write_names(table *t) {
   static const char *const about[] = {"a block per request and head, whole prefix in tiles of 64",
                                       "the same in tiles of 32",
@@ -395,6 +411,7 @@ static kv_status write_root(table *t, const kva_measured_labels *labels) {
               {"gpu_name", m->origin.gpu.name},
               {"status", kva_bench_status(&m->origin, status, sizeof status)},
               {"driver", m->origin.driver},
+              {"pci", m->origin.gpu.pci},
               {"date", m->origin.date},
               {"dtype", "bf16"},
               {"layout_source", labels->layout_source ? labels->layout_source : ""},
@@ -405,7 +422,9 @@ static kv_status write_root(table *t, const kva_measured_labels *labels) {
   const struct {
     const char *name;
     int64_t value;
-  } number[] = {{"heads", m->heads},
+  } number[] = {{"device", m->origin.gpu.device},
+                {"devices_at_once", m->at_once},
+                {"heads", m->heads},
                 {"queries", m->queries},
                 {"latent", KVK_LATENT},
                 {"rope", KVK_ROPE},
@@ -455,6 +474,7 @@ kv_status kva_measured_write(const kva_measured *measured, const kva_calibration
   if (!st) st = write_gpu(&t);
   if (!st) st = write_ceilings(&t, calibration);
   if (!st) st = write_names(&t);
+  if (!st) st = write_sources(&t, &rates);
   if (!st) st = write_counts(&t);
   if (!st) st = write_numbers(&t, &rates);
   if (!st) st = write_samples(&t);

@@ -1,7 +1,10 @@
 #include "measure_ladder.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "roof_gather.h"
 
 const kva_measured_row *kva_measured_resident(const kva_measured *m, const kva_measured_row *r) {
   for (size_t i = 0; i < m->rows; i++) {
@@ -67,22 +70,35 @@ static kvm_estimate launches_of(const kvk_structure *s, const kvm_timing *ranges
                         one->high + more * next->high, KVM_MEASURED, next->source};
 }
 
+static kva_evidence evidence_of(const kva_experiments *x, const kvm_roofs *roofs, const kvm_timing *ranges,
+                                const kvm_work *w, const kvm_useful *u) {
+  return (kva_evidence){.useful = u,
+                        .work = w,
+                        .roofs = roofs,
+                        .ranges = ranges,
+                        .scatter = x->scatter,
+                        .resident = x->resident,
+                        .kernel = x->whole,
+                        .whole = x->whole,
+                        .launches = launches_of(x->structure, ranges),
+                        .gain = x->gain,
+                        .seed = x->seed};
+}
+
 void kva_experiments_attribute(const kva_experiments *x, const kvm_roofs *roofs, const kvm_timing *ranges,
                                kva_attribution *a) {
   const kvm_work w = kva_experiments_work(x);
   const kvm_useful u = useful_of(x);
-  const kva_evidence e = {.useful = &u,
-                          .work = &w,
-                          .roofs = roofs,
-                          .ranges = ranges,
-                          .scatter = x->scatter,
-                          .resident = x->resident,
-                          .kernel = x->whole,
-                          .whole = x->whole,
-                          .launches = launches_of(x->structure, ranges),
-                          .gain = x->gain,
-                          .seed = x->seed};
+  const kva_evidence e = evidence_of(x, roofs, ranges, &w, &u);
   kva_attribute(x->name, &e, a);
+}
+
+bool kva_experiments_draws(const kva_experiments *x, const kvm_roofs *roofs, const kvm_timing *ranges,
+                           double nats[KVA_DRAWS][KVM_CAUSES], double whole[KVA_DRAWS]) {
+  const kvm_work w = kva_experiments_work(x);
+  const kvm_useful u = useful_of(x);
+  const kva_evidence e = evidence_of(x, roofs, ranges, &w, &u);
+  return kva_attribute_draws(&e, nats, whole);
 }
 
 /* ---- the attention kernels ---- */
@@ -98,11 +114,52 @@ static const kvk_counters *counted_of(const kva_measured *m, const kva_measured_
   return NULL;
 }
 
-/* What the gathers of a calibration say of the row's layout; of a recorded one nothing. */
-static double scatter_of(const kva_measured_row *r, const kva_calibration *gathers) {
-  if (r->place == KVA_CONTIGUOUS) return 1;
+kv_status kva_layout_cost_of(const kvm_gpu *gpu, const kva_layout *l, const kva_calibration *gathers,
+                             kva_layout_cost *cost, kv_error *err) {
   const uint32_t row_bytes = 2 * (KVK_LATENT + KVK_ROPE);
-  return gathers && r->place == KVA_RANDOM ? kva_calibration_scatter(gathers, row_bytes, 1) : NAN;
+  uint64_t span = 0;
+  kva_gather g;
+  *cost = (kva_layout_cost){.scatter = NAN};
+  if (!l) return KV_OK;
+  for (uint64_t i = 0; i < l->tokens; i++)
+    if ((uint64_t)l->slots[i] + 1 > span) span = (uint64_t)l->slots[i] + 1;
+  cost->scatter = gathers ? kva_calibration_scatter_list(gathers, row_bytes, l->tokens, span) : NAN;
+  if (!isnan(cost->scatter)) {
+    (void)snprintf(cost->source, sizeof cost->source,
+                   "gather of the same slots by the calibration, measured");
+    return KV_OK;
+  }
+  kv_status st = kva_gather_of(gpu, l, row_bytes, &g, err);
+  if (st) return st;
+  cost->scatter = g.layout.at.scatter;
+  if (isnan(cost->scatter)) (void)snprintf(cost->source, sizeof cost->source, "not known: %.200s", g.why);
+  else
+    (void)snprintf(cost->source, sizeof cost->source, "memory model of %.48s, %.120s", gpu->key,
+                   kva_gather_status(&g));
+  return KV_OK;
+}
+
+double kva_measured_scatter(const kva_measured *m, kva_place place, const kva_calibration *gathers,
+                            char source[240]) {
+  static const uint32_t row_bytes = 2 * (KVK_LATENT + KVK_ROPE);
+  double scatter = NAN;
+  const char *text = "none: all slots stand for a few rows, which come from the L2";
+  if (place == KVA_CONTIGUOUS) {
+    scatter = 1;
+    text = "1 by definition";
+  }
+  if (place == KVA_RANDOM) {
+    scatter = gathers ? kva_calibration_scatter(gathers, row_bytes, 1) : NAN;
+    text = isnan(scatter) ? "not known: no calibration with gathers of such rows"
+                          : "gathers of the calibration, measured";
+  }
+  if (place == KVA_RECORDED) {
+    scatter = m->recorded.scatter > 0 ? m->recorded.scatter : NAN;
+    text = m->recorded.source[0] ? m->recorded.source
+                                 : "not known: neither a gather of it nor a memory model was given";
+  }
+  if (source) (void)snprintf(source, 240, "%.239s", text);
+  return scatter;
 }
 
 static kva_experiments experiments_of(const kva_measured *m, const kva_measured_row *r,
@@ -115,7 +172,7 @@ static kva_experiments experiments_of(const kva_measured *m, const kva_measured_
       .useful_bytes = r->useful_bytes,
       .useful_flops = r->useful_flops,
       .counted = counted_of(m, r),
-      .scatter = scatter_of(r, gathers),
+      .scatter = kva_measured_scatter(m, r->place, gathers, NULL),
       .resident = {resident ? resident->seconds : NULL, resident ? (uint32_t)resident->time.n : 0, 0},
       .whole = {r->seconds, (uint32_t)r->time.n, 0},
       .seed = m->origin.seed};

@@ -4,12 +4,15 @@
  * Any kernel comes through kva_experiments_attribute(): the attention kernels (kva_measured_attribute) and
  * the planted ones (selftest.h) alike. T6 is T7 less the launches that the calibration measured apart; T5 is
  * the warm run less the same. What a layout costs (T3) is known where the calibration has gathered rows of
- * that size so; for attention's layouts other than contiguous the paired ratio stands as the gain instead.
+ * that size so, or that very list of slots, or where the memory model says it of a recorded one: the source
+ * is told. For attention's layouts other than contiguous the paired ratio stands as the gain instead.
  */
 #ifndef KVA_MEASURE_LADDER_H
 #define KVA_MEASURE_LADDER_H
 
 #include "attribute.h"
+#include "gpu.h"
+#include "layout.h"
 #include "measure.h"
 
 /* The experiments of one operation, whatever its kernels. */
@@ -30,9 +33,21 @@ kvm_work kva_experiments_work(const kva_experiments *x);
 /* Shares, gains, intervals, verdict. `ranges` gives what launches cost; NULL: T6 is T7. */
 void kva_experiments_attribute(const kva_experiments *x, const kvm_roofs *roofs, const kvm_timing *ranges,
                                kva_attribution *a);
+/* As kva_attribute_draws(). */
+bool kva_experiments_draws(const kva_experiments *x, const kvm_roofs *roofs, const kvm_timing *ranges,
+                           double nats[KVA_DRAWS][KVM_CAUSES], double whole[KVA_DRAWS]);
 
 /* The row of the same kernel and problem run warm on few rows; NULL for none. */
 const kva_measured_row *kva_measured_resident(const kva_measured *m, const kva_measured_row *r);
+/* What a recorded layout costs where memory binds: by the calibration's gather of the same slots, else by the
+ * memory model of `gpu`. `layout`, `gathers` may be NULL. Where neither says it, *cost tells why. Errors as
+ * kva_gather_of(). */
+kv_status kva_layout_cost_of(const kvm_gpu *gpu, const kva_layout *layout, const kva_calibration *gathers,
+                             kva_layout_cost *cost, kv_error *err);
+/* T3 / T2 of a place where memory binds; NaN where it is not known. *source (may be NULL) says whose it is,
+ * or why it is not. */
+double kva_measured_scatter(const kva_measured *m, kva_place place, const kva_calibration *gathers,
+                            char source[240]);
 /* Work of the launch on the chip and on its busiest SM. */
 kvm_work kva_measured_work(const kva_measured *m, const kva_measured_row *r);
 /* Rungs alone, NaN where not known; only a cold graph row has T5 to T7. */

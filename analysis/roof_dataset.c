@@ -255,6 +255,7 @@ REAL(r_t5, p->ladder.t[5])
 REAL(r_t6, p->ladder.t[6])
 REAL(r_t7, p->ladder.t[7])
 REAL(r_time, kva_point_time(p))
+REAL(r_bound, kva_point_bound(p))
 REAL(r_time_low, p->prediction.known ? p->prediction.low : NAN)
 REAL(r_time_high, p->prediction.known ? p->prediction.high : NAN)
 REAL(r_busy_issue, p->prediction.known ? p->prediction.steady.issue : NAN)
@@ -302,7 +303,8 @@ static const real_column real_columns[] = {
     {"t5", "s", "T5: with serial time inside a block", r_t5},
     {"t6", "s", "T6: with exposed memory", r_t6},
     {"t7", "s", "T7: whole operation", r_t7},
-    {"time", "s", "Modelled time, as far as the model goes", r_time},
+    {"time", "s", "Modelled time T7; NaN where the model gives none", r_time},
+    {"time_at_least", "s", "Lower bound of the time, where the model gives no time; no prediction", r_bound},
     {"time_low", "s", "Modelled time, lower end of the interval", r_time_low},
     {"time_high", "s", "Modelled time, upper end of the interval", r_time_high},
     {"sm_issue_busy", "1", "Issue slots of the busiest SM in use, modelled", r_busy_issue},

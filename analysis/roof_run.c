@@ -7,13 +7,14 @@
 #include <string.h>
 
 double kva_point_time(const kva_point *p) {
-  for (int i = 7; i >= 0 && p->work.fits; i--)
-    if (!isnan(p->ladder.t[i])) return p->ladder.t[i];
-  return NAN;
+  return p->work.fits ? p->ladder.t[7] : NAN;
 }
 
-bool kva_point_timed(const kva_point *p) {
-  return !isnan(p->measured) || (p->work.fits && !isnan(p->ladder.t[7]));
+double kva_point_bound(const kva_point *p) {
+  if (!p->work.fits || !isnan(p->ladder.t[7])) return NAN;
+  for (int i = 6; i >= 0; i--)
+    if (!isnan(p->ladder.t[i])) return p->ladder.t[i];
+  return NAN;
 }
 
 double kva_run_rows_bytes(const kva_run *run) {
@@ -101,6 +102,11 @@ static void attribute(const kva_run *run, kva_point *p) {
                           .gain = p->prediction.known ? p->prediction.gain : NULL,
                           .seed = run->seed};
   kva_attribute(run->kernel[p->kernel].name, &e, &p->attribution);
+  for (int c = 0; c < KVM_CAUSES && isnan(kva_point_time(p));
+       c++) { /* gains are of a time, and there is none */
+    kva_cause *x = &p->attribution.cause[c];
+    x->gain = x->gain_low = x->gain_high = NAN;
+  }
 }
 
 static kv_status predict_point(kva_run *run, uint32_t kernel, const kvm_verify *problem, kva_point *p,
@@ -141,14 +147,23 @@ static void scaled_time(double s, char text[32]) {
   (void)snprintf(text, 32, "%.3g %s", s / scale[i].unit, scale[i].name);
 }
 
-/* The slowest and the fastest attention kernel of one prefix, by their bounds; NULL where none has one. */
+/* What attention kernels of one prefix are ranked by. */
+static bool is_attention(const kva_run *run, const kva_point *p) {
+  return run->kernel[p->kernel].grid != KVM_GRID_ELEMENTS && !isnan(p->ladder.t[4]);
+}
+
+/* The slowest and the fastest attention kernel of one prefix, by their times; where none has one, by their
+ * bounds: a bound is never held against a time. NULL where there is neither. */
 static void rank(const kva_run *run, const kva_point *first, const kva_point **slow, const kva_point **fast) {
+  double (*of)(const kva_point *) = kva_point_bound;
   *slow = *fast = NULL;
+  for (uint32_t k = 0; k < run->kernels; k++)
+    if (is_attention(run, first + k) && !isnan(kva_point_time(first + k))) of = kva_point_time;
   for (uint32_t k = 0; k < run->kernels; k++) {
     const kva_point *p = first + k;
-    if (run->kernel[k].grid == KVM_GRID_ELEMENTS || isnan(p->ladder.t[4])) continue;
-    if (!*slow || kva_point_time(p) > kva_point_time(*slow)) *slow = p;
-    if (!*fast || kva_point_time(p) < kva_point_time(*fast)) *fast = p;
+    if (!is_attention(run, p) || isnan(of(p))) continue;
+    if (!*slow || of(p) > of(*slow)) *slow = p;
+    if (!*fast || of(p) < of(*fast)) *fast = p;
   }
 }
 
@@ -175,11 +190,12 @@ static void judge_slow(kva_run *run, const kva_point *slow) {
   const double *t = slow->ladder.t;
   char time[32];
   size_t size = sizeof run->verdict;
-  scaled_time(kva_point_time(slow), time);
   if (slow->prediction.known) {
+    scaled_time(kva_point_time(slow), time);
     add(run->verdict, size, " Modelled at %s a layer, %s", time, slow->attribution.verdict);
     return;
   }
+  scaled_time(kva_point_bound(slow), time);
   add(run->verdict, size, " %s needs at least %s a layer, %.3gx that: ", run->kernel[slow->kernel].name, time,
       t[4] / t[0]);
   if (t[1] / t[0] > 1.005) add(run->verdict, size, "path %.3gx, ", t[1] / t[0]);
@@ -188,14 +204,29 @@ static void judge_slow(kva_run *run, const kva_point *slow) {
       kva_point_binding(slow));
 }
 
-static void judge_kernels(kva_run *run, const kva_point *slow, const kva_point *fast) {
+/* Attention kernels that have a bound only, beside others that have times. */
+static void judge_bounds(kva_run *run, const kva_point *first) {
+  char time[32];
+  const char *between = " Only a lower bound is known of ";
+  for (uint32_t k = 0; k < run->kernels; k++) {
+    if (!is_attention(run, first + k) || isnan(kva_point_bound(first + k))) continue;
+    scaled_time(kva_point_bound(first + k), time);
+    add(run->verdict, sizeof run->verdict, "%s%s (%s)", between, run->kernel[k].name, time);
+    between = ", ";
+  }
+  if (*between == ',') add(run->verdict, sizeof run->verdict, ".");
+}
+
+static void judge_kernels(kva_run *run, const kva_point *first, const kva_point *slow,
+                          const kva_point *fast) {
   char time[32];
   judge_slow(run, slow);
-  scaled_time(kva_point_time(fast), time);
+  scaled_time(fast->prediction.known ? kva_point_time(fast) : kva_point_bound(fast), time);
   add(run->verdict, sizeof run->verdict, " The structure of %s %s %s a layer (%s).",
       run->kernel[fast->kernel].name, fast->prediction.known ? "is modelled at" : "allows", time,
       kva_point_binding(fast));
-  if (!fast->prediction.known || !slow->prediction.known)
+  if (fast->prediction.known) judge_bounds(run, first);
+  else
     add(run->verdict, sizeof run->verdict,
         " Times of kernels without a program are lower bounds; serial chains, exposed memory%s and launches "
         "come on top.",
@@ -230,7 +261,7 @@ static void judge(kva_run *run, const kvm_verify *longest) {
   add(run->verdict, size, "At %s%s the floor is %s a layer (%s).", words, longest->batch > 1 ? "," : "", time,
       first->useful.bytes / run->roofs.chip[KVM_DRAM].rate >= floor ? "memory" : "matrix instructions");
   rank(run, first, &slow, &fast);
-  if (slow) judge_kernels(run, slow, fast);
+  if (slow) judge_kernels(run, first, slow, fast);
   else if (!first->work.fits)
     add(run->verdict, size, " No kernel fits: rows of this size need more shared memory.");
   judge_layout(run);

@@ -68,16 +68,16 @@ void kva_run_free(kva_run *run); /* what kva_run_predict() allocated */
 #define KVA_BATCH_WORDS 120
 void kva_batch_words(uint32_t batch, uint64_t tokens, uint64_t longest, char words[KVA_BATCH_WORDS]);
 
-/* The time the model gives a point, a layer: T7, else the last rung that is known (T4: a lower bound); NaN
- * where nothing is known or the kernel does not fit. */
+/* The time the model gives a point, a layer: T7; NaN where it gives none. */
 double kva_point_time(const kva_point *point);
-/* Whether kva_point_time() is a time (T7, or measured) rather than a lower bound of one. */
-bool kva_point_timed(const kva_point *point);
+/* Where it gives none, the last rung of the ladder that is known (T4 mostly): no run takes less. NaN where a
+ * time stands, nothing is known or the kernel does not fit. */
+double kva_point_bound(const kva_point *point);
 /* B that the rows of all layers take, for the largest problem; and what the GPU has (NaN: not known). */
 double kva_run_rows_bytes(const kva_run *run);
 double kva_run_memory(const kva_run *run);
-/* Useful KV bytes over the measured time, else over the modelled one; NaN for merge_state and without either.
- */
+/* Useful KV bytes over the measured time, else over the modelled one; NaN for merge_state and without either:
+ * a bound of a time gives no rate. */
 double kva_point_bandwidth(const kva_point *point);
 /* "dram", or "l1 of one SM" where the busiest SM binds. Static storage. */
 const char *kva_point_binding(const kva_point *point);

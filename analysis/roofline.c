@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "kv_clean.h"
 #include "kv_version.h"
+#include "measure_all.h"
 #include "roof_run.h"
 #include "roofline_commands.h"
 #include "roofline_gpu.h"
@@ -292,20 +293,20 @@ static kv_status make_problems(options *o, kva_run *run, kvm_verify **problems, 
 }
 
 #ifdef HAVE_REPORT
-static kv_status draw(const options *o, kv_error *err) {
+static kv_status draw(const options *o, const char *dataset, const char *folder, kv_error *err) {
   char style[4096];
   kv_status st = kv_cli_share("notebooks-free-reports/style.gp", style, sizeof style, err);
   if (st) return st;
   *strrchr(style, '/') = '\0';
-  st = kvr_report(o->output, o->report, style, &(kvr_options){0}, err);
-  if (!st && !o->quiet) fprintf(stderr, "roofline: report in %s\n", o->report);
+  st = kvr_report(dataset, folder, style, &(kvr_options){0}, err);
+  if (!st && !o->quiet) fprintf(stderr, "roofline: report in %s\n", folder);
   return st;
 }
 #else
-static kv_status draw(const options *o, kv_error *err) {
-  (void)err;
+static kv_status draw(const options *o, const char *dataset, const char *folder, kv_error *err) {
+  (void)err, (void)folder;
   if (!o->quiet)
-    fprintf(stderr, "roofline: this build draws no reports; %s holds all the numbers\n", o->output);
+    fprintf(stderr, "roofline: this build draws no reports; %s holds all the numbers\n", dataset);
   return KV_OK;
 }
 #endif
@@ -323,7 +324,7 @@ static kv_status deliver(const options *o, const kva_run *run, const char *note,
   else if (!o->quiet) roofline_print_table(run, note);
   if (!st && o->write) st = kva_run_write(run, o->output, command, err);
   if (!st && o->write && !o->quiet) fprintf(stderr, "roofline: wrote %s\n", o->output);
-  if (!st && !o->no_report) st = draw(o, err);
+  if (!st && !o->no_report) st = draw(o, o->output, o->report, err);
   return st;
 }
 
@@ -337,6 +338,40 @@ static bool can_run(const kvm_verify *p, char *why, size_t size) {
   return can;
 }
 
+/* What is read must not be written over. */
+static kv_status check_output(const options *o, const char *output, kv_error *err) {
+  const char *calibration = o->calibration ? o->calibration : o->measure.ceilings;
+  kv_status st = kv_cli_not_input(output, calibration, "calibration", err);
+  if (!st) st = kv_cli_not_input(output, o->layout, "layout", err);
+  if (!st) st = kv_cli_not_input(output, o->kernel, "kernel", err);
+  return st ? st : kv_cli_not_input(output, o->gpu, "GPU's description", err);
+}
+
+/* A dataset and a report a device. */
+static kv_status deliver_measured(const options *o, const int *devices, int count, kv_error *err) {
+  char path[4096], folder[4096];
+  kv_status st = KV_OK;
+  for (int i = 0; !st && i < count; i++) {
+    kva_device_file(o->output, devices, i, path, sizeof path);
+    kva_device_folder(o->report, devices, i, folder, sizeof folder);
+    if (!o->quiet) fprintf(stderr, "roofline: wrote %s\n", path);
+    if (!o->no_report) st = draw(o, path, folder, err);
+  }
+  return st;
+}
+
+static void print_dry(const options *o, const kva_run *run, const int *devices, int count) {
+  char path[4096], folder[4096];
+  printf("measured on device ");
+  for (int i = 0; i < count; i++) printf("%s%d", i ? ", " : "", devices[i]);
+  printf("%s: %s\n", count == 1 ? "" : o->measure.all ? " at once" : " one after the other", run->gpu->name);
+  for (int i = 0; i < count; i++) {
+    kva_device_file(o->output, devices, i, path, sizeof path);
+    kva_device_folder(o->report, devices, i, folder, sizeof folder);
+    printf("dry run: would write %s%s%s\n", path, o->no_report ? "" : " and a report in ", o->no_report ? "" : folder);
+  }
+}
+
 /* Measures if this machine has the GPU; KV_END with the reason in *why if it has not. */
 static kv_status measure(const options *o, const kva_run *run, const kvm_verify *problem, const char *command,
                          char why[200], kv_error *err) {
@@ -346,11 +381,15 @@ static kv_status measure(const options *o, const kva_run *run, const kvm_verify 
   if (!st && !can_run(problem, why, 200)) st = KV_END;
   if (st) return st;
   if (o->dry_run) {
-    printf("measured on device %d%s: %s\ndry run: would write %s%s%s\n", devices[0],
-           count > 1 ? " and others" : "", run->gpu->name, o->output, o->no_report ? "" : " and a report in ",
-           o->no_report ? "" : o->report);
+    print_dry(o, run, devices, count);
     return KV_OK;
   }
+  for (int i = 1; !st && i < count; i++) {
+    char path[4096];
+    kva_device_file(o->output, devices, i, path, sizeof path);
+    st = check_output(o, path, err);
+  }
+  if (st) return st;
   if (o->layout) st = kva_layout_read(o->layout, &layout, err);
   const roofline_measure_run m = {.options = &o->measure,
                                   .gpu = run->gpu,
@@ -371,17 +410,7 @@ static kv_status measure(const options *o, const kva_run *run, const kvm_verify 
                                   .quiet = o->quiet};
   if (!st) st = roofline_measure(&m, devices, count, err);
   kva_layout_free(&layout);
-  if (!st && !o->quiet) fprintf(stderr, "roofline: wrote %s\n", o->output);
-  return st || o->no_report ? st : draw(o, err);
-}
-
-/* What is read must not be written over. */
-static kv_status check_output(const options *o, kv_error *err) {
-  const char *calibration = o->calibration ? o->calibration : o->measure.ceilings;
-  kv_status st = kv_cli_not_input(o->output, calibration, "calibration", err);
-  if (!st) st = kv_cli_not_input(o->output, o->layout, "layout", err);
-  if (!st) st = kv_cli_not_input(o->output, o->kernel, "kernel", err);
-  return st ? st : kv_cli_not_input(o->output, o->gpu, "GPU's description", err);
+  return st ? st : deliver_measured(o, devices, count, err);
 }
 
 static kv_status run_all(options *o, const char *command, kv_error *err) {
@@ -406,7 +435,7 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
   /* what the verdict of a measured run is held against belongs into its dataset */
   if (!o->measure.ceilings && model.calibration[0]) o->measure.ceilings = model.calibration;
   default_names(o, run.gpu, output, report);
-  st = o->write && !o->dry_run ? check_output(o, err) : KV_OK;
+  st = o->write && !o->dry_run ? check_output(o, o->output, err) : KV_OK;
   if (st) goto done;
   (void)snprintf(run.layout_name, sizeof run.layout_name, "contiguous");
   st = make_problems(o, &run, &problems, &n, err);

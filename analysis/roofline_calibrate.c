@@ -276,8 +276,9 @@ static void print_table(const kva_calibration *c) {
   n = kva_calibration_latencies(c, best);
   for (size_t i = 0; i < n; i++) {
     const kva_bench_row *r = &c->row[best[i].row];
-    printf("%-18s %10.2f ns %9.1f cycles  %s\n", best[i].name, r->value * 1e9, r->point.cycles,
-           r->point.variant);
+    char cycles[32] = "";
+    if (isfinite(r->point.cycles)) (void)snprintf(cycles, sizeof cycles, "%.1f cycles", r->point.cycles);
+    printf("%-18s %10.2f ns %16s  %s\n", best[i].name, r->value * 1e9, cycles, r->point.variant);
   }
   n = kva_calibration_sizes(c, best);
   for (size_t i = 0; i < n; i++)

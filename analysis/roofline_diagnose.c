@@ -56,9 +56,13 @@ static const struct argp_option option_table[] = {
     {0, 0, 0, 0, 0, 0}};
 
 static void print_kernel(const kva_profiled *k) {
+  char text[32];
   printf("%s\n", k->kernel);
   for (int m = 0; m < KVA_METRICS; m++)
-    if (!isnan(k->m[m])) printf("  %-42s %.6g\n", kva_metric_name((kva_metric)m), k->m[m]);
+    if (!isnan(k->m[m]))
+      printf("  %s%-*s %s\n", m >= KVA_M_LONG && m <= KVA_M_OTHER ? "stall: " : "",
+             m >= KVA_M_LONG && m <= KVA_M_OTHER ? 35 : 42, kva_metric_name((kva_metric)m),
+             kva_metric_text((kva_metric)m, k->m[m], text));
   printf("  ladder us ");
   for (int i = 0; i < 8; i++)
     isnan(k->a.t[i]) ? (void)printf(" T%d -", i) : (void)printf(" T%d %.4g", i, k->a.t[i] * 1e6);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "measure_all.h"
 #include "measure_ladder.h"
 #include "roof_run.h"
 
@@ -30,8 +31,8 @@ enum {
 static const struct argp_option option_list[] = {
     {0, 0, 0, 0, "Measuring (where the GPU is in this machine)", 4},
     {"model", OPT_MODEL, 0, 0, "Model only, even if the GPU is here", 0},
-    {"device", OPT_DEVICE, "N|all", 0,
-     "CUDA device to measure on, or all that match at once (the first that matches)", 0},
+    {"device", OPT_DEVICE, "N,...|all", 0,
+     "CUDA devices to measure on, one after the other, or all that match at once (the first that matches)", 0},
     {"kernels", OPT_KERNELS, "LIST", 0,
      "Kernels to run, separated by commas (all but the halves load_only, mma_only)", 0},
     {"repeats", OPT_REPEATS, "N", 0, "Timed rounds a point, 3 to 1000 (50)", 0},
@@ -70,12 +71,28 @@ static kv_status parse_kernels(roofline_measure_options *o, const char *arg) {
   return KV_OK;
 }
 
-static kv_status parse_device(roofline_measure_options *o, const char *arg) {
+static kv_status add_device(roofline_measure_options *o, const char *word) {
   uint64_t n = 0;
+  kv_status st = kv_cli_count(word, "--device", 0, ROOFLINE_MOST_DEVICES - 1, &n, &o->err);
+  for (int i = 0; !st && i < o->devices; i++)
+    if (o->device[i] == (int)n) return kv_fail(&o->err, KV_ERR_USAGE, "--device: %d is given twice", (int)n);
+  if (!st) o->device[o->devices++] = (int)n; /* no more than there are numbers */
+  return st;
+}
+
+static kv_status parse_devices(roofline_measure_options *o, const char *arg) {
+  char copy[256];
+  kv_status st = KV_OK;
+  o->devices = 0;
   o->all = strcmp(arg, "all") == 0;
-  kv_status st = o->all ? KV_OK : kv_cli_count(arg, "--device", 0, ROOFLINE_MOST_DEVICES - 1, &n, &o->err);
-  o->device = (int)n;
-  o->device_given = !o->all;
+  if (o->all) return KV_OK;
+  if (strlen(arg) >= sizeof copy) return kv_fail(&o->err, KV_ERR_USAGE, "--device: '%.40s...' is too long", arg);
+  (void)snprintf(copy, sizeof copy, "%s", arg);
+  for (char *word = copy, *next; !st && word; word = next) {
+    next = strchr(word, ',');
+    if (next) *next++ = '\0';
+    st = add_device(o, word);
+  }
   return st;
 }
 
@@ -102,7 +119,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case OPT_REPLICATE: o->replicate = true; return 0;
     case OPT_COUNTERS: o->counters = true; return 0;
     case OPT_CEILINGS: o->ceilings = arg; return 0;
-    case OPT_DEVICE: (void)parse_device(o, arg); return 0;
+    case OPT_DEVICE: (void)parse_devices(o, arg); return 0;
     case OPT_KERNELS: (void)parse_kernels(o, arg); return 0;
     default: return ARGP_ERR_UNKNOWN;
   }
@@ -124,34 +141,54 @@ static bool is_card(const kvk_gpu *card, const kvm_gpu *gpu, bool pointed_at) {
   return kvk_gpu_matches(card, &by_name) || (pointed_at && sm && kvk_gpu_matches(card, &by_capability));
 }
 
+static kv_status listed(const roofline_measure_options *o, const kvm_gpu *gpu, int present, int *devices,
+                        int *count, kv_error *err) {
+  kvk_gpu card;
+  for (int i = 0; i < o->devices; i++) {
+    const int d = o->device[i];
+    if (d >= present)
+      return kv_fail(err, KV_ERR_DEVICE, "--device %d: this machine has %d (0 to %d)", d, present, present - 1);
+    kv_status st = kvk_gpu_get(d, &card, err);
+    if (st) return st;
+    if (!is_card(&card, gpu, true))
+      return kv_fail(err, KV_ERR_DEVICE, "--device %d is an %s (compute capability %d.%d), not %s", d,
+                     card.name, card.major, card.minor, gpu->name);
+    devices[(*count)++] = d;
+  }
+  return KV_OK;
+}
+
+/* The first that matches, or all of them. */
+static kv_status matching(const kvm_gpu *gpu, int present, bool all, int *devices, int *count, kv_error *err) {
+  kvk_gpu card;
+  for (int d = 0; d < present && *count < (all ? ROOFLINE_MOST_DEVICES : 1); d++) {
+    kv_status st = kvk_gpu_get(d, &card, err);
+    if (st) return st;
+    if (is_card(&card, gpu, false)) devices[(*count)++] = d;
+  }
+  if (all && !*count)
+    return kv_fail(err, KV_ERR_DEVICE, "--device all: none of the %d here is an %s; --device N points at one",
+                   present, gpu->name);
+  return KV_OK;
+}
+
 kv_status roofline_measure_devices(const roofline_measure_options *o, const kvm_gpu *gpu,
                                    int devices[ROOFLINE_MOST_DEVICES], int *count, char *why, size_t why_size,
                                    kv_error *err) {
   kv_error absent = {KV_OK, ""};
-  kvk_gpu card;
   int present = 0;
   *count = 0;
   (void)snprintf(why, why_size, "--model was given");
   if (o->model_only) return KV_END;
   kv_status st = kvk_gpu_count(&present, &absent);
-  if (st && (o->device_given || o->all)) return kv_fail(err, KV_ERR_DEVICE, "--device: %.600s", absent.text);
+  if (st && (o->devices || o->all)) return kv_fail(err, KV_ERR_DEVICE, "--device: %.600s", absent.text);
   if (st)
     (void)snprintf(why, why_size, "%s", kvk_cuda_built() ? "no usable GPU here" : "this build has no CUDA");
   if (st) return KV_END;
-  if (o->device_given && o->device >= present)
-    return kv_fail(err, KV_ERR_DEVICE, "--device %d: this machine has %d (0 to %d)", o->device, present,
-                   present - 1);
-  for (int d = 0; d < present && *count < ROOFLINE_MOST_DEVICES; d++) {
-    if ((o->device_given && d != o->device) || (!o->all && !o->device_given && *count == 1)) continue;
-    st = kvk_gpu_get(d, &card, err);
-    if (st) return st;
-    if (is_card(&card, gpu, o->device_given)) devices[(*count)++] = d;
-    else if (o->device_given)
-      return kv_fail(err, KV_ERR_DEVICE, "--device %d is an %s (compute capability %d.%d), not %s", d,
-                     card.name, card.major, card.minor, gpu->name);
-  }
+  st = o->devices ? listed(o, gpu, present, devices, count, err)
+                  : matching(gpu, present, o->all, devices, count, err);
   (void)snprintf(why, why_size, "no such GPU here");
-  return *count ? KV_OK : KV_END;
+  return st || *count ? st : KV_END;
 }
 
 /* ---- telling ---- */
@@ -188,6 +225,9 @@ static void print_rows(const kva_measured *m) {
       "unless the run says otherwise\n",
       kva_bench_status(&m->origin, status, sizeof status), m->heads, m->queries,
       (unsigned long long)m->pool_rows);
+  if (m->at_once > 1)
+    printf("device %d, %s, one of %d measured at once\n", m->origin.gpu.device, m->origin.gpu.pci, m->at_once);
+  else printf("device %d, %s\n", m->origin.gpu.device, m->origin.gpu.pci);
   printf("%-20s %8s %5s %-11s %-11s %11s %17s %9s %-22s %5s %4s\n", "kernel", "prefix", "batch", "layout",
          "run", "median us", "95 % interval", "GB/s", "against contiguous", "MHz", "W");
   for (size_t i = 0; i < m->rows; i++) {
@@ -226,10 +266,13 @@ static kv_status print_json(const kva_measured *m, int count, kv_error *err) {
     json_t *points = json_array();
     for (size_t i = 0; i < m[d].rows; i++) (void)json_array_append_new(points, row_json(&m[d].row[i]));
     (void)json_array_append_new(
-        devices, json_pack("{s:s, s:b, s:i, s:i, s:s, s:s, s:o}", "status",
-                           kva_bench_status(&m[d].origin, status, sizeof status), "complete",
-                           (int)m[d].complete, "heads", (int)m[d].heads, "queries", (int)m[d].queries,
-                           "notes", m[d].notes, "failure", m[d].failure, "points", points));
+        devices, json_pack("{s:s, s:i, s:s, s:i, s:b, s:i, s:i, s:s, s:s, s:o, s:s, s:o}", "status",
+                           kva_bench_status(&m[d].origin, status, sizeof status), "device",
+                           m[d].origin.gpu.device, "pci", m[d].origin.gpu.pci, "devices_at_once", m[d].at_once,
+                           "complete", (int)m[d].complete, "heads", (int)m[d].heads, "queries", (int)m[d].queries,
+                           "notes", m[d].notes, "failure", m[d].failure, "recorded_scatter",
+                           m[d].recorded.scatter > 0 ? json_real(m[d].recorded.scatter) : json_null(),
+                           "recorded_scatter_source", m[d].recorded.source, "points", points));
   }
   json_t *root =
       json_pack("{s:s, s:i, s:o}", "schema", "roofline-measured", "schema_version", 1, "devices", devices);
@@ -275,7 +318,7 @@ static void verdict_of(const kva_measured *m, char *text, size_t size) {
                    kva_place_name(worst->place), (unsigned long long)worst->longest);
 }
 
-/* Shares and gains of each kernel at the longest prefix, cold, random rows (contiguous where there are none).
+/* Shares and gains of each kernel at the longest prefix, cold, contiguous rows (others where there are none).
  */
 static void attribute(const kva_measured *m, const roofline_measure_run *run, const kva_calibration *ceilings,
                       char *text, size_t size) {
@@ -297,11 +340,25 @@ static void attribute(const kva_measured *m, const roofline_measure_run *run, co
   }
 }
 
+static void print_cost(const kva_measured *m, const kva_calibration *ceilings) {
+  char source[240];
+  double scatter = NAN;
+  bool any = false;
+  for (size_t i = 0; i < m->rows; i++) any |= m->row[i].place == KVA_RECORDED;
+  if (any) scatter = kva_measured_scatter(m, KVA_RECORDED, ceilings, source);
+  if (any && isnan(scatter)) printf("T3 of the recorded layout: %s\n", source);
+  else if (any)
+    printf("T3 of the recorded layout: %.3f of contiguous rows where memory binds, from the %s\n", scatter,
+           source);
+}
+
 /* ---- running ---- */
 
 typedef struct saver {
   const roofline_measure_run *run;
   const kva_calibration *ceilings;
+  const int *devices;
+  int count;
 } saver;
 
 static kv_status save_as(const saver *s, const kva_measured *m, const char *path, kv_error *err) {
@@ -313,10 +370,21 @@ static kv_status save_as(const saver *s, const kva_measured *m, const char *path
   return kva_measured_write(m, s->ceilings, &labels, path, s->run->command, err);
 }
 
+/* Into the file of its device. */
+static kv_status save_device(const saver *s, const kva_measured *m, kv_error *err) {
+  char path[4096];
+  int i = 0;
+  while (i + 1 < s->count && s->devices[i] != m->origin.gpu.device) i++;
+  kva_device_file(s->run->output, s->devices, i, path, sizeof path);
+  return save_as(s, m, path, err);
+}
+
 static kv_status save(void *user, const kva_measured *m, kv_error *err) {
   const saver *s = user;
-  if (!s->run->quiet) fprintf(stderr, "roofline: %zu points measured\n", m->rows);
-  return save_as(s, m, s->run->output, err);
+  if (!s->run->quiet && s->count == 1) fprintf(stderr, "roofline: %zu points measured\n", m->rows);
+  if (!s->run->quiet && s->count > 1)
+    fprintf(stderr, "roofline: device %d: %zu points measured\n", m->origin.gpu.device, m->rows);
+  return save_device(s, m, err);
 }
 
 static kv_status make_problems(const roofline_measure_run *run, kva_problem **problems, size_t *n,
@@ -334,22 +402,8 @@ static kv_status make_problems(const roofline_measure_run *run, kva_problem **pr
   return KV_OK;
 }
 
-static kv_status save_all(const saver *s, const kva_measured *m, const int *devices, int count,
-                          kv_error *err) {
-  kv_status st = KV_OK;
-  for (int i = 0; !st && i < count; i++) {
-    char path[4096];
-    const char *dot = strrchr(s->run->output, '.');
-    int stem = dot && !strchr(dot, '/') ? (int)(dot - s->run->output) : (int)strlen(s->run->output);
-    if (i == 0) (void)snprintf(path, sizeof path, "%s", s->run->output);
-    else (void)snprintf(path, sizeof path, "%.*s-gpu%d.h5", stem, s->run->output, devices[i]);
-    st = save_as(s, &m[i], path, err);
-  }
-  return st;
-}
-
 static kva_measure_plan plan_of(const roofline_measure_run *run, const kva_problem *problems, size_t n,
-                                saver *s) {
+                                const kva_layout_cost *recorded, saver *s) {
   const roofline_measure_options *o = run->options;
   return (kva_measure_plan){.heads = run->heads,
                             .queries = run->queries,
@@ -367,42 +421,64 @@ static kva_measure_plan plan_of(const roofline_measure_run *run, const kva_probl
                             .repeats = (uint32_t)o->repeats,
                             .problem_limit = (double)o->time_limit,
                             .seed = run->seed,
+                            .recorded = *recorded,
                             .after = save,
                             .user = s};
 }
 
+/* What was measured before a failure; the whole is saved already. */
+static kv_status save_rest(const saver *s, const kva_measured *m, kv_error *err) {
+  kv_status st = KV_OK;
+  for (int i = 0; !st && i < s->count; i++)
+    if (m[i].rows && !m[i].complete) st = save_device(s, &m[i], err);
+  return st;
+}
+
+static void print_all(const saver *s, const kva_measured *m) {
+  for (int i = 0; i < s->count; i++) {
+    char verdict[4096] = "";
+    if (!m[i].rows) continue;
+    if (i) printf("\n");
+    print_rows(&m[i]);
+    print_cost(&m[i], s->ceilings);
+    attribute(&m[i], s->run, s->ceilings, verdict, sizeof verdict);
+    if (verdict[0]) printf("\n%s\n", verdict + 1);
+  }
+}
+
+/* At once, or one after the other until one fails. */
+static kv_status measure_devices(const kva_measure_plan *plan, const saver *s, kva_measured *m, kv_error *err) {
+  kv_status st = KV_OK;
+  if (s->count > 1 && s->run->options->all) return kva_measure_all(plan, s->devices, s->count, m, err);
+  for (int i = 0; !st && i < s->count; i++) st = kva_measure(plan, s->devices[i], &m[i], err);
+  return st;
+}
+
 kv_status roofline_measure(const roofline_measure_run *run, const int *devices, int count, kv_error *err) {
   kva_calibration ceilings = {0};
-  saver s = {run, NULL};
+  saver s = {run, NULL, devices, count};
   kva_problem *problems = NULL;
+  kva_layout_cost recorded = {0};
   uint64_t *lengths = NULL;
   size_t n = 0;
   kva_measured *measured = calloc((size_t)count, sizeof *measured);
   kv_error second;
-  kv_status st = measured ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  bool any = false;
+  kv_status st = measured ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory"), kept;
   if (!st && run->options->ceilings) st = kva_calibration_read(run->options->ceilings, &ceilings, err);
   if (!st && run->options->ceilings) s.ceilings = &ceilings;
   if (!st) st = make_problems(run, &problems, &n, &lengths, err);
+  if (!st) st = kva_layout_cost_of(run->gpu, run->layout, s.ceilings, &recorded, err);
   if (st) goto done;
-  const kva_measure_plan plan = plan_of(run, problems, n, &s);
-  st = count == 1 ? kva_measure(&plan, devices[0], measured, err)
-                  : kva_measure_all(&plan, devices, count, measured, err);
-  bool any = false;
+  const kva_measure_plan plan = plan_of(run, problems, n, &recorded, &s);
+  st = measure_devices(&plan, &s, measured, err);
+  kept = save_rest(&s, measured, st ? &second : err);
+  if (!st) st = kept;
   for (int i = 0; i < count; i++) any = any || measured[i].rows;
-  if (any) {
-    kv_status kept = save_all(&s, measured, devices, count, st ? &second : err);
+  if (any && !run->json && !run->quiet) print_all(&s, measured);
+  if (any && run->json) {
+    kept = print_json(measured, count, st ? &second : err);
     if (!st) st = kept;
-    for (int i = 0; !run->json && i < count; i++) {
-      char verdict[4096] = "";
-      if (run->quiet) break;
-      print_rows(&measured[i]);
-      attribute(&measured[i], run, s.ceilings, verdict, sizeof verdict);
-      if (verdict[0]) printf("\n%s\n", verdict + 1);
-    }
-    if (run->json) {
-      kept = print_json(measured, count, st ? &second : err);
-      if (!st) st = kept;
-    }
   }
 done:
   for (int i = 0; measured && i < count; i++) kva_measured_free(&measured[i]);

@@ -19,8 +19,7 @@ enum { ROOFLINE_MOST_DEVICES = 64 };
 /* Filled by roofline_measure_argp, a child parser; zero it before parsing. */
 typedef struct roofline_measure_options {
   bool model_only, all; /* --model; --device all */
-  int device;           /* --device N; -1 unless given */
-  bool device_given;
+  int device[ROOFLINE_MOST_DEVICES], devices; /* --device N,...; 0 devices unless given */
   unsigned kinds; /* --kernels */
   bool eager, replicate, counters;
   uint64_t repeats, blocks_per_sm, smem_limit, pool, time_limit;
@@ -29,10 +28,10 @@ typedef struct roofline_measure_options {
 } roofline_measure_options;
 extern const struct argp roofline_measure_argp;
 
-/* Which devices to measure on for `gpu`: those whose product name (the description's name or an alias) or,
- * for a description without a match by name on this machine, --device's. KV_END: none is here, or --model was
- * given, and *why says so in words for the first line ("no such GPU here", "nvcc was not there at build
- * time", ...). KV_ERR_DEVICE: --device asks for one that is not there or is another GPU. */
+/* Which devices to measure on for `gpu`: --device's; else those whose product name is the description's name or
+ * an alias, with `all` every one, otherwise the first. KV_END: none is here, or --model was given, and *why says
+ * so in words for the first line ("no such GPU here", "nvcc was not there at build time", ...). KV_ERR_DEVICE:
+ * --device asks for one that is not there or is another GPU; --device all, and none is this GPU. */
 kv_status roofline_measure_devices(const roofline_measure_options *options, const kvm_gpu *gpu,
                                    int devices[ROOFLINE_MOST_DEVICES], int *count, char *why, size_t why_size,
                                    kv_error *err);
@@ -52,8 +51,8 @@ typedef struct roofline_measure_run {
   bool json, quiet;
 } roofline_measure_run;
 
-/* Measures, prints the table or JSON, writes run->output (with several devices OUTPUT-gpuN.h5 beside it for N
- * > 0). A failure under way keeps in the dataset what was done and marks it complete=0. */
+/* Measures one device after the other (`all`: at once), prints tables or JSON, writes a dataset a device
+ * (kva_device_file). A failure under way keeps in the dataset what was done and marks it complete=0. */
 kv_status roofline_measure(const roofline_measure_run *run, const int *devices, int count, kv_error *err);
 
 #endif

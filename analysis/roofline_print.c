@@ -101,10 +101,12 @@ static void print_ceilings(const kva_run *run) {
 
 static void print_point(const kva_run *run, const kva_point *p) {
   char floor[32], work[32], place[32], serial[32], whole[32], step[40], bandwidth[32], time[32];
-  const bool bound = p->work.fits && !kva_point_timed(p); /* without a T7 bounds stand there, and say so */
-  double gbs = kva_point_bandwidth(p);
+  const double least = kva_point_bound(p); /* without a T7 bounds stand there, and say so */
+  const bool bound = !isnan(least);
+  double gbs = bound && p->useful.kv_bytes > 0 ? p->useful.kv_bytes / least : kva_point_bandwidth(p);
   (void)snprintf(bandwidth, sizeof bandwidth, isnan(gbs) ? "-" : bound ? "<=%.1f" : "%.1f", gbs / 1e9);
-  (void)snprintf(step, sizeof step, "%s%s", bound ? ">=" : "", duration(kva_point_time(p) * run->layers, time));
+  (void)snprintf(step, sizeof step, "%s%s", bound ? ">=" : "",
+                 duration((bound ? least : kva_point_time(p)) * run->layers, time));
   printf("%-15s %9llu %7llu %8.1f %10.4g %10.4g %10s %10s %10s %10s %10s %10s %9s  %s\n",
          run->kernel[p->kernel].name, (unsigned long long)p->problem.longest,
          (unsigned long long)p->work.blocks, p->useful.intensity, p->work.chip[KVM_LINK] / 1e6,
@@ -207,19 +209,20 @@ static json_t *causes_json(const kva_point *p) {
 
 static json_t *point_json(const kva_run *run, const kva_point *p) {
   json_t *ladder = json_array();
-  const bool timed = kva_point_timed(p); /* bounds stand in the ladder alone */
   for (int i = 0; i < 8; i++) (void)json_array_append_new(ladder, number(p->ladder.t[i]));
   return json_pack(
-      "{s:s, s:I, s:I, s:b, s:i, s:i, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:s, "
+      "{s:s, s:I, s:I, s:b, s:i, s:i, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, "
+      "s:s, "
       "s:o, s:s}",
       "kernel", run->kernel[p->kernel].name, "prefix", (json_int_t)p->problem.longest, "blocks",
       (json_int_t)p->work.blocks, "fits", p->work.fits, "splits", (int)p->work.splits, "blocks_per_sm",
       (int)p->work.blocks_per_sm, "useful_bytes", p->useful.bytes, "useful_kv_bytes", p->useful.kv_bytes,
       "useful_flops", p->useful.flops, "intensity", p->useful.intensity, "work", work_json(p->work.chip),
-      "work_busiest_sm", work_json(p->work.sm), "ladder_s", ladder, "time_s", number(timed ? kva_point_time(p) : NAN),
-      "measured_s", number(p->measured), "effective_bandwidth", number(timed ? kva_point_bandwidth(p) : NAN), "binding",
-      kva_point_binding(p), "time_low_s", number(p->prediction.known ? p->prediction.low : NAN),
-      "time_high_s", number(p->prediction.known ? p->prediction.high : NAN), "dominating",
+      "work_busiest_sm", work_json(p->work.sm), "ladder_s", ladder, "time_s", number(kva_point_time(p)),
+      "time_at_least_s", number(kva_point_bound(p)), "measured_s", number(p->measured), "effective_bandwidth",
+      number(kva_point_bandwidth(p)), "binding", kva_point_binding(p), "time_low_s",
+      number(p->prediction.known ? p->prediction.low : NAN), "time_high_s",
+      number(p->prediction.known ? p->prediction.high : NAN), "dominating",
       p->prediction.known ? kvm_parameter_name(p->prediction.dominating) : "", "causes", causes_json(p),
       "verdict", p->attribution.verdict);
 }

@@ -48,13 +48,13 @@ static kv_status draw(const options *o, kv_error *err) {
 
 int roofline_report(int argc, char **argv) {
   static options o;
-  static const struct argp parser = {
-      .options = option_table,
-      .parser = parse_option,
-      .args_doc = "FILE.h5",
-      .doc =
-          "Draws the report of a dataset of roofline (runs, step, validate, compare) or kvsim again.\v"
-          "Example:\n  roofline validate -o v.h5 && roofline report v.h5\n"};
+  static const struct argp parser = {.options = option_table,
+                                     .parser = parse_option,
+                                     .args_doc = "FILE.h5",
+                                     .doc =
+                                         "Draws the report of a dataset of roofline (runs, calibrate, "
+                                         "selftest, step, validate, compare, audit) or kvsim again.\v"
+                                         "Example:\n  roofline validate -o v.h5 && roofline report v.h5\n"};
   kv_error err = {KV_OK, ""};
   (void)argp_parse(&parser, argc, argv, 0, NULL, &o);
   kv_status st = o.err.status;

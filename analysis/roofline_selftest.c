@@ -61,7 +61,9 @@ static const struct argp_option option_table[] = {
     {"bar", O_BAR, "PERCENT", 0, "share of ln(t / t of the control) that each cause must explain (90)", 0},
     {"repeats", O_REPEATS, "N", 0, "timed rounds (25)", 0},
     {"seed", O_SEED, "N", 0, "seed of slot lists, order of runs and intervals (1)", 0},
-    {"output", 'o', "FILE", 0, "dataset to write (kvplanted-1; planted.h5 where measured)", 0},
+    {"output", 'o', "FILE", 0,
+     "dataset to write (kvplanted-1; planted.h5 where measured); with FILE a copy of it with this judgement",
+     0},
     {"json", O_JSON, 0, 0, "JSON on stdout (schema roofline-selftest, version 1)", 0},
     {"quiet", 'q', 0, 0, "no messages on stderr but errors", 0},
     {0, 0, 0, 0, 0, 0}};
@@ -70,14 +72,15 @@ static const struct argp_option option_table[] = {
 
 static void print_one(const kva_named *v) {
   const double *t = v->a.t;
-  char share[16] = "-", gains[40] = "-";
+  char share[64] = "-", gains[40] = "-";
   if (!isnan(v->share)) {
-    (void)snprintf(share, sizeof share, "%.1f %%", 100 * v->share);
+    (void)snprintf(share, sizeof share, "%.1f %% (%.1f to %.1f)", 100 * v->share, 100 * v->share_low,
+                   100 * v->share_high);
     (void)snprintf(gains, sizeof gains, "%.2f / %.2f", v->gain, v->realised);
   }
-  printf("%-15s %-15s %-15s %8s %12s %10.1f %10.1f %10.1f %10.1f %10.1f %10.1f %7.2f\n", v->row->kernel,
-         v->row->cause[0] ? v->row->cause : "-", kva_named_cause(v), share,
-         gains, t[0] * 1e6, t[2] * 1e6, t[4] * 1e6, t[5] * 1e6, t[6] * 1e6, t[7] * 1e6, v->worst);
+  printf("%-15s %-15s %-15s %24s %13s %10.1f %10.1f %10.1f %10.1f %10.1f %10.1f %7.2f\n", v->row->kernel,
+         v->row->cause[0] ? v->row->cause : "-", kva_named_cause(v), share, gains, t[0] * 1e6, t[2] * 1e6,
+         t[4] * 1e6, t[5] * 1e6, t[6] * 1e6, t[7] * 1e6, v->worst);
 }
 
 /* A rung below the one before it: the ladder of that kernel is no ladder. */
@@ -96,7 +99,7 @@ static void print_table(const kva_planted *p, const kva_named *named, size_t n, 
   printf("%s\nceilings: %s\ncalibration: %s%s\n\n", kva_bench_status(&p->origin, status, sizeof status),
          model->calibrated.source, model->calibration,
          given ? "" : " (the first of this GPU in models/measured; --calibration gives another)");
-  printf("%-15s %-15s %-15s %8s %12s %10s %10s %10s %10s %10s %10s %7s\n", "kernel", "planted", "named",
+  printf("%-15s %-15s %-15s %24s %13s %10s %10s %10s %10s %10s %10s %7s\n", "kernel", "planted", "named",
          "share", "gain, real", "T0 us", "T2", "T4", "T5", "T6", "T7", "worst");
   for (size_t i = 0; i < n; i++) print_one(&named[i]);
   for (size_t i = 0; i < n; i++) print_fall(&named[i]);
@@ -124,9 +127,10 @@ static kv_status print_json(const kva_planted *p, const kva_named *named, size_t
     json_t *ladder = json_array();
     for (int k = 0; k < 8; k++) (void)json_array_append_new(ladder, number(v->a.t[k]));
     (void)json_array_append_new(
-        list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s}", "kernel", v->row->kernel,
-                        "control", v->row->control, "planted", v->row->cause, "named", kva_named_cause(v),
-                        "share", number(v->share), "gain", number(v->gain), "realised", number(v->realised),
+        list, json_pack("{s:s, s:s, s:s, s:s, s:o, s:[o,o], s:o, s:o, s:o, s:o, s:s}", "kernel",
+                        v->row->kernel, "control", v->row->control, "planted", v->row->cause, "named",
+                        kva_named_cause(v), "share", number(v->share), "share_interval", number(v->share_low),
+                        number(v->share_high), "gain", number(v->gain), "realised", number(v->realised),
                         "worst", number(v->worst), "ladder_s", ladder, "verdict", v->a.verdict));
   }
   json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:s, s:o}", "schema", "roofline-selftest", "schema_version", 1,
@@ -141,10 +145,15 @@ static kv_status print_json(const kva_planted *p, const kva_named *named, size_t
 
 /* ---- a run ---- */
 
+/* The dataset that is written; NULL: none. */
+static const char *output_of(const options *o) {
+  return o->output ? o->output : o->file ? NULL : "planted.h5";
+}
+
 static kv_status get_planted(options *o, const char *command, kva_planted *p, kv_error *err) {
   if (o->file) return kva_planted_read(o->file, p, err);
   kv_status st = kva_planted_measure(&o->plan, o->device, p, err);
-  const char *to = o->output ? o->output : "planted.h5";
+  const char *to = output_of(o);
   kv_error second;
   if (!p->rows) return st;
   kv_status written = kva_planted_write(p, to, command, st ? &second : err);
@@ -152,11 +161,25 @@ static kv_status get_planted(options *o, const char *command, kva_planted *p, kv
   return st ? st : written;
 }
 
-static kv_status judge(options *o, const kva_planted *p, kv_error *err) {
+/* The judgement goes into the dataset, beside what was measured. */
+static kv_status write_judgement(const options *o, const char *command, const kva_named *named, size_t n,
+                                 const roofline_model *model, kv_error *err) {
+  const char *to = output_of(o), *base = strrchr(model->calibration, '/');
+  char calibration[600];
+  if (!to || n > KVA_MOST_PLANTED) return KV_OK;
+  (void)snprintf(calibration, sizeof calibration, "%.200s, %.300s", base ? base + 1 : model->calibration,
+                 model->calibrated.source);
+  const kva_judgement j = {named, n, o->bar, calibration, o->file ? command : NULL};
+  kv_status st = kva_planted_add(o->file ? o->file : to, to, &j, err);
+  if (!st && o->file && !o->quiet) fprintf(stderr, "roofline selftest: wrote %s\n", to);
+  return st;
+}
+
+static kv_status judge(options *o, const char *command, const kva_planted *p, kv_error *err) {
   kvm_gpus gpus = {0};
   roofline_model model = {0};
-  kvm_roofs roofs;
-  kvm_timing timing;
+  kvm_roofs roofs = {0};
+  kvm_timing timing = {0};
   const kvm_gpu *gpu = NULL;
   kva_calibration ceilings = {0};
   kva_named *named = calloc(KVA_MOST_PLANTED, sizeof *named);
@@ -176,6 +199,7 @@ static kv_status judge(options *o, const kva_planted *p, kv_error *err) {
   size_t n = st ? 0 : kva_planted_judge(p, &ceilings, &roofs, &timing, named);
   if (!st && o->json) st = print_json(p, named, n, &model, err);
   else if (!st) print_table(p, named, n, &model, o->calibration != NULL);
+  if (!st) st = write_judgement(o, command, named, n, &model, err);
   if (!st) st = kva_planted_bar(named, n, o->bar, err);
   free(named);
   kva_calibration_free(&ceilings);
@@ -186,12 +210,10 @@ static kv_status judge(options *o, const kva_planted *p, kv_error *err) {
 
 static kv_status selftest(options *o, const char *command, kv_error *err) {
   kva_planted p = {0};
-  if (o->file && o->output)
-    return kv_fail(err, KV_ERR_USAGE, "-o is for what is measured; with a dataset nothing is");
-  kv_status st = kv_cli_not_input(o->output ? o->output : o->file ? NULL : "planted.h5", o->calibration,
-                                  "calibration", err);
+  kv_status st = kv_cli_not_input(output_of(o), o->calibration, "calibration", err);
+  if (!st) st = kv_cli_not_input(output_of(o), o->file, "dataset that is judged", err);
   if (!st) st = get_planted(o, command, &p, err);
-  if (!st) st = judge(o, &p, err);
+  if (!st) st = judge(o, command, &p, err);
   kva_planted_free(&p);
   return st;
 }
@@ -208,7 +230,7 @@ int roofline_selftest(int argc, char **argv) {
           "same experiments and the same attribution as any kernel, and the table says whether the cause is "
           "named "
           "and how much of the slowdown it explains. With FILE an earlier run is judged again, without a "
-          "GPU.\v"
+          "GPU. `roofline report` draws what was judged.\v"
           "Exit status 1 where a cause is missed.\nExamples:\n  roofline selftest\n  roofline selftest "
           "--counters "
           "--calibration ceilings.h5 -o planted.h5\n  roofline selftest models/measured/h200-planted.h5\n"};

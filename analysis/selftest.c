@@ -38,43 +38,82 @@ static const kvk_counters *counters_of(const kva_plant_row *row, const kva_plant
   return from && from->counted ? &from->counters : NULL;
 }
 
-static void explain(const kva_planted *p, const kva_plant_row *row, const kva_plant_row *control,
-                    const kva_calibration *calibration, const kvm_roofs *roofs, const kvm_timing *ranges,
-                    kva_attribution *a) {
-  const kva_plant_row *resident = find(p, row->kernel, KVA_PLANT_RESIDENT);
-  const kva_experiments x = {
+/* What a kernel is explained by. */
+typedef struct judge {
+  const kva_planted *p;
+  const kva_calibration *calibration;
+  const kvm_roofs *roofs;
+  const kvm_timing *ranges;
+} judge;
+
+static kva_experiments experiments_of(const judge *j, const kva_plant_row *row,
+                                      const kva_plant_row *control) {
+  const kva_plant_row *resident = find(j->p, row->kernel, KVA_PLANT_RESIDENT);
+  return (kva_experiments){
       .name = row->kernel,
       .structure = &row->structure,
-      .sms = p->origin.gpu.sms,
+      .sms = j->p->origin.gpu.sms,
       .useful_bytes = row->useful_bytes,
       .counted = counters_of(row, control),
-      .scatter = kva_calibration_scatter(calibration, row->row_bytes, row->run),
+      .scatter = kva_calibration_scatter(j->calibration, row->row_bytes, row->run),
       .resident = {resident ? resident->seconds : NULL, resident ? (uint32_t)resident->time.n : 0, 0},
       .whole = {row->seconds, (uint32_t)row->time.n, 0},
-      .seed = p->origin.seed};
-  kva_experiments_attribute(&x, roofs, ranges, a);
+      .seed = j->p->origin.seed};
+}
+
+static void explain(const judge *j, const kva_plant_row *row, const kva_plant_row *control,
+                    kva_attribution *a) {
+  const kva_experiments x = experiments_of(j, row, control);
+  kva_experiments_attribute(&x, j->roofs, j->ranges, a);
+}
+
+/* The share's interval, from draws that the kernel and its control have in common. Draws in which launches
+ * take so long that the kernel would be faster than without its misses are none that the experiments allow.
+ */
+static void find_interval(const judge *j, kva_named *v) {
+  static double nats[2][KVA_DRAWS][KVM_CAUSES],
+      whole[2][KVA_DRAWS]; /* 50 KiB; HDF5 has us on one thread anyway */
+  double share[KVA_DRAWS];
+  const kva_experiments x[2] = {experiments_of(j, v->row, v->control), experiments_of(j, v->control, NULL)};
+  v->share_low = v->share_high = v->share;
+  for (int k = 0; k < 2; k++)
+    if (!kva_experiments_draws(&x[k], j->roofs, j->ranges, nats[k], whole[k])) return;
+  for (size_t i = 0; i < KVA_DRAWS; i++)
+    share[i] = nats[0][i][KVM_C_MEMORY] < log(0.98)
+                   ? NAN
+                   : (nats[0][i][v->planted] - nats[1][i][v->planted]) / log(whole[0][i] / whole[1][i]);
+  kva_draws_interval(share, KVA_DRAWS, v->share, &v->share_low, &v->share_high);
 }
 
 size_t kva_planted_judge(const kva_planted *p, const kva_calibration *calibration, const kvm_roofs *roofs,
                          const kvm_timing *ranges, kva_named named[KVA_MOST_PLANTED]) {
+  const judge j = {p, calibration, roofs, ranges};
   size_t n = 0;
   for (size_t i = 0; i < p->rows && n < KVA_MOST_PLANTED; i++) {
     const kva_plant_row *row = &p->row[i];
     kva_attribution of_control;
     if (row->experiment != KVA_PLANT_COLD) continue;
     kva_named *v = &named[n++];
-    *v = (kva_named){.row = row, .planted = cause_of(row->cause), .share = NAN, .gain = NAN, .realised = NAN};
+    *v = (kva_named){.row = row,
+                     .planted = cause_of(row->cause),
+                     .total = NAN,
+                     .share = NAN,
+                     .share_low = NAN,
+                     .share_high = NAN,
+                     .gain = NAN,
+                     .realised = NAN};
     v->control = row->control[0] ? find(p, row->control, KVA_PLANT_COLD) : NULL;
-    explain(p, row, v->control, calibration, roofs, ranges, &v->a);
+    explain(&j, row, v->control, &v->a);
     for (int c = 0; c < KVM_CAUSES; c++)
       if (v->a.cause[c].known) v->worst = fmax(v->worst, exp(v->a.cause[c].nats));
     if (!v->control || v->planted == KVM_CAUSES) continue;
-    explain(p, v->control, NULL, calibration, roofs, ranges, &of_control);
+    explain(&j, v->control, NULL, &of_control);
     v->realised = row->time.median / v->control->time.median;
     v->total = log(v->realised);
     v->gain = v->a.cause[v->planted].gain;
     if (v->a.cause[v->planted].known && v->total > 0)
       v->share = (v->a.cause[v->planted].nats - of_control.cause[v->planted].nats) / v->total;
+    if (isfinite(v->share)) find_interval(&j, v);
   }
   return n;
 }

@@ -8,7 +8,9 @@
  * seed, complete, failure, notes); /points, one row a kernel and experiment (cold_graph, warm_graph: slots
  * aliased, cold_eager, replicated: `copies` side by side): kernel, what, cause, control, row_bytes, run, the
  * launch as described, useful_bytes, time (median, low, high, minimum, p10, p90), clocks, power, counters of
- * the cold row (NaN: not counted); /samples (point, seconds).
+ * the cold row (NaN: not counted); /samples (point, seconds). Where it was judged, /judged, one row a cold
+ * kernel: kernel, planted, named, control, time and control_time with their intervals, share with its, total,
+ * gain, realised, worst, t0 .. t7, verdict; and attributes `calibration` (whose ceilings) and `bar`.
  */
 #ifndef KVA_SELFTEST_H
 #define KVA_SELFTEST_H
@@ -71,6 +73,7 @@ typedef struct kva_named {
   kva_attribution a;
   double total;          /* ln(t / t_control) */
   double share;          /* of it, that the planted cause explains; NaN for controls */
+  double share_low, share_high; /* 95 % interval, over the ceilings' ranges and a bootstrap of the runs */
   double worst;          /* largest factor of the ladder */
   double gain, realised; /* predicted by the attribution, t / t_control; NaN for controls */
 } kva_named;
@@ -83,5 +86,15 @@ const char *kva_named_cause(const kva_named *named);
 /* Whether all planted causes have at least `share` and the right name, and the kernel `copy` no factor above
  * 1.1: KV_OK or KV_ERR_BAR with the first that does not. */
 kv_status kva_planted_bar(const kva_named *named, size_t n, double share, kv_error *err);
+
+/* Adds /judged, or puts another in its place, and leaves all else as it was. `command`: NULL where the same
+ * run measured. */
+typedef struct kva_judgement {
+  const kva_named *named;
+  size_t n;
+  double bar;
+  const char *calibration, *command;
+} kva_judgement;
+kv_status kva_planted_add(const char *from, const char *to, const kva_judgement *judgement, kv_error *err);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "columns.h"
+#include "h5_add.h"
 #include "selftest.h"
 
 typedef enum column_type { TEXT, U32, U64, I32, SIZE, F64 } column_type;
@@ -183,6 +184,105 @@ kv_status kva_planted_write(const kva_planted *p, const char *path, const char *
   if (!st) return kv_h5_commit(&out, err);
   kv_h5_abort(&out);
   return st;
+}
+
+/* ---- the judgement ---- */
+
+typedef enum judged_text { J_KERNEL, J_PLANTED, J_NAMED, J_CONTROL, J_VERDICT, J_TEXTS } judged_text;
+static const char *judged_word(const kva_named *v, judged_text which) {
+  switch (which) {
+    case J_KERNEL: return v->row->kernel;
+    case J_PLANTED: return v->row->cause;
+    case J_NAMED: return kva_named_cause(v);
+    case J_CONTROL: return v->row->control;
+    default: return v->a.verdict;
+  }
+}
+
+static kv_status write_judged_texts(hid_t file, const kva_judgement *j, kv_error *err) {
+  static const char *const name[J_TEXTS] = {"kernel", "planted", "named", "control", "verdict"};
+  static const char *const about[J_TEXTS] = {"Kernel", "Cause that was planted; empty: none",
+                                             "Cause with the largest share; none: no factor above 1.1",
+                                             "The kernel without the cause; empty: none",
+                                             "What the ladder says"};
+  const char *text[KVA_MOST_PLANTED];
+  kv_status st = KV_OK;
+  for (int c = 0; !st && c < J_TEXTS; c++) {
+    char path[64];
+    (void)snprintf(path, sizeof path, "judged/%s", name[c]);
+    for (size_t i = 0; i < j->n; i++) text[i] = judged_word(&j->named[i], (judged_text)c);
+    st = kv_h5_write_strings(file, path, j->n, text, about[c], err);
+  }
+  return st;
+}
+
+#define NAMED(f, expression)            \
+  static double f(const kva_named *v) { \
+    return expression;                  \
+  }
+NAMED(j_time, v->row->time.median)
+NAMED(j_low, v->row->time.low)
+NAMED(j_high, v->row->time.high)
+NAMED(j_control, v->control ? v->control->time.median : NAN)
+NAMED(j_control_low, v->control ? v->control->time.low : NAN)
+NAMED(j_control_high, v->control ? v->control->time.high : NAN)
+NAMED(j_share, v->share)
+NAMED(j_share_low, v->share_low)
+NAMED(j_share_high, v->share_high)
+NAMED(j_total, v->total)
+NAMED(j_gain, v->gain)
+NAMED(j_realised, v->realised)
+NAMED(j_worst, v->worst)
+
+static kv_status write_judged_numbers(hid_t file, const kva_judgement *j, kv_error *err) {
+  static const struct {
+    const char *name, *units, *about;
+    double (*of)(const kva_named *);
+  } number[] = {{"time", "s", "Median time", j_time},
+                {"time_low", "s", "Lower end of its 95 % interval", j_low},
+                {"time_high", "s", "Upper end of its 95 % interval", j_high},
+                {"control_time", "s", "Median time of the control", j_control},
+                {"control_time_low", "s", "Lower end of its 95 % interval", j_control_low},
+                {"control_time_high", "s", "Upper end of its 95 % interval", j_control_high},
+                {"share", "1", "Share of ln(time / control_time) that the planted cause explains", j_share},
+                {"share_low", "1", "Lower end of its 95 % interval", j_share_low},
+                {"share_high", "1", "Upper end of its 95 % interval", j_share_high},
+                {"total", "1", "ln(time / control_time)", j_total},
+                {"gain", "1", "Predicted gain of taking the cause out", j_gain},
+                {"realised", "1", "time / control_time", j_realised},
+                {"worst", "1", "Largest factor of the ladder", j_worst}};
+  double value[KVA_MOST_PLANTED];
+  char path[64], about[40];
+  kv_status st = KV_OK;
+  for (size_t c = 0; !st && c < sizeof number / sizeof *number; c++) {
+    (void)snprintf(path, sizeof path, "judged/%s", number[c].name);
+    for (size_t i = 0; i < j->n; i++) value[i] = number[c].of(&j->named[i]);
+    st = kv_h5_write(file, path, H5T_IEEE_F64LE, j->n, value, number[c].units, number[c].about, KV_H5_SMALL,
+                     err);
+  }
+  for (int t = 0; !st && t < 8; t++) {
+    (void)snprintf(path, sizeof path, "judged/t%d", t);
+    (void)snprintf(about, sizeof about, "T%d of the ladder", t);
+    for (size_t i = 0; i < j->n; i++) value[i] = j->named[i].a.t[t];
+    st = kv_h5_write(file, path, H5T_IEEE_F64LE, j->n, value, "s", about, KV_H5_SMALL, err);
+  }
+  return st;
+}
+
+static kv_status add_judgement(void *user, hid_t file, kv_error *err) {
+  const kva_judgement *j = user;
+  if (H5Lexists(file, "judged", H5P_DEFAULT) > 0 && H5Ldelete(file, "judged", H5P_DEFAULT) < 0)
+    return kv_fail(err, KV_ERR_INPUT, "/judged cannot be replaced");
+  kv_status st = kv_h5_put_str(file, "calibration", j->calibration, err);
+  if (!st) st = kv_h5_put_f64(file, "bar", j->bar, err);
+  if (!st) st = write_judged_texts(file, j, err);
+  return st ? st : write_judged_numbers(file, j, err);
+}
+
+kv_status kva_planted_add(const char *from, const char *to, const kva_judgement *j, kv_error *err) {
+  kva_judgement copy = *j;
+  const kva_addition addition = {from, to, "the judgement", j->command, add_judgement, &copy};
+  return kva_h5_add(&addition, err);
 }
 
 /* ---- reading ---- */

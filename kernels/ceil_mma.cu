@@ -77,7 +77,7 @@ kv_status kvk_ceil_mma(kvk_bench *b, kv_error *err) {
   for (int shape = 0; !st && shape < 2; shape++)
     for (int threads = 128; !st && threads <= 512; threads *= 2)
       for (int per_sm = 1; !st && per_sm <= 2 && threads * per_sm <= 512; per_sm++) {
-        if (b->plan->quick && (threads != 256 || per_sm != 1)) continue;
+        if (b->plan->quick && (threads != 512 || per_sm != 1)) continue;
         st = point(b, shape, threads, per_sm, false, err);
         if (!st && per_sm == 1) st = point(b, shape, threads, 1, true, err);
       }

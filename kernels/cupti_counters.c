@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -236,6 +237,9 @@ static kv_status do_call(const kvk_counting *c, enum call which, void *block, kv
 
 /* ---- opening ---- */
 
+/* CUPTI's profiler is one a process: what ends it for one device would end it for all. */
+static pthread_mutex_t counting_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static kv_status load(kvk_counting *c, const char *library, kv_error *err) {
   static const char *const usual[] = {"libcupti.so.13", "libcupti.so.12", "/usr/local/cuda/lib64/libcupti.so",
                                       "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so"};
@@ -311,6 +315,7 @@ kv_status kvk_counting_open(kvk_device *device, const char *library, kvk_countin
   kvk_counting *c = calloc(1, sizeof *c);
   *counting = NULL;
   if (!c) return kv_fail(err, KV_ERR_MEMORY, "counters: out of memory");
+  (void)pthread_mutex_lock(&counting_lock);
   c->device = device;
   kv_status st = load(c, library, err);
   if (!st && !device) st = kv_fail(err, KV_ERR_DEVICE, "counters: no device is open");
@@ -334,6 +339,7 @@ void kvk_counting_close(kvk_counting *c) {
   free(c->data);
   /* CUPTI hooks the driver: unloading it under a live context is not safe, so the library stays. */
   free(c);
+  (void)pthread_mutex_unlock(&counting_lock);
 }
 
 /* ---- counting ---- */

@@ -43,7 +43,7 @@ typedef struct kvk_counting kvk_counting;
 
 /* Opens counting on an open device. `library` NULL tries libcupti.so.13, .12, and /usr/local/cuda's.
  * KV_ERR_DEVICE: not there, too old, or not permitted (the text says what to change); *counting is NULL then.
- */
+ * One counts at a time: another thread waits here until the first has closed, and a thread closes before it opens again. */
 kv_status kvk_counting_open(kvk_device *device, const char *library, kvk_counting **counting, kv_error *err);
 void kvk_counting_close(kvk_counting *counting);
 /* Runs the operation under the profiler (many times over). At most 64 kernels. */

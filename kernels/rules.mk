@@ -53,7 +53,7 @@ $(B)/tests/gpu_%.o: tests/gpu_%.c
 $(B)/tests/gpu_%.cu.o: tests/gpu_%.cu
 	@mkdir -p $(@D)
 	@$(NVCC) $(NVCCFLAGS) -c $< -o $@ 2>$(@:.cu.o=.ptxas) || { cat $(@:.cu.o=.ptxas) >&2; exit 1; }
-$(B)/gpu-tests: $(B)/tests/gpu_attention.o $(B)/tests/gpu_device.o $(B)/tests/gpu_flush.cu.o $(LIB)
+$(B)/gpu-tests: $(B)/tests/gpu_attention.o $(B)/tests/gpu_device.o $(B)/tests/gpu_flush.cu.o $(B)/tests/gpu_plants.cu.o $(LIB)
 	$(CC) $(LDFLAGS_ALL) $^ $(KERNELLIBS) -lm -o $@
 $(B)/gpu-bench-attn: $(B)/tests/gpu_bench.o $(B)/tests/gpu_device.o $(B)/tests/gpu_flush.cu.o $(LIB)
 	$(CC) $(LDFLAGS_ALL) $^ $(KERNELLIBS) -lm -o $@

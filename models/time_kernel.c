@@ -22,6 +22,7 @@ typedef struct reader {
   unsigned count[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES];
   char seen[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES][KVM_NAME]; /* sections of programs so far */
   size_t sections;
+  bool lenient;                /* `unset_marks = no wait` */
   char (*fields)[2][KVM_NAME]; /* of [structure]: applied after `like` */
   size_t n_fields;
 } reader;
@@ -66,8 +67,12 @@ static int kernel_entry(reader *r, const char *key, const char *text) {
     (void)snprintf(field[i].to + have, field[i].size - have, "%s%s", have ? " " : "", text);
     return 1;
   }
+  if (!strcmp(key, "unset_marks")) {
+    r->lenient = !strcmp(text, "no wait");
+    return r->lenient ? 1 : fail(r, "`no wait`, or not there at all; not ", text);
+  }
   if (strcmp(key, "launches") != 0)
-    return fail(r, "unknown key (name, like, arch, description, source, launches)", "");
+    return fail(r, "unknown key (name, like, arch, description, source, launches, unset_marks)", "");
   k->launches = (unsigned)strtoul(text, NULL, 10);
   return k->launches >= 1 && k->launches <= 65536 ? 1 : fail(r, "1 to 65536, not ", text);
 }
@@ -246,23 +251,71 @@ static kv_status check_rows(const reader *r) {
                  r->path, loaded, s->tile_tokens, kvm_declared_row_bytes(r->to), wanted);
 }
 
-/* Marks that a kind of warps waits for and never sets. Machine code that was walked along one path may have
- * them, so they are told and not refused. */
-static void find_unset(kvm_declared *k) {
-  for (unsigned i = 0; i < k->block.roles; i++) {
-    const kvm_program *program[3] = {&k->block.role[i].begin, &k->block.role[i].tile, &k->block.role[i].end};
-    unsigned waits = 0, set = 0;
-    for (int part = 0; part < 3; part++)
-      for (size_t n = 0; n < program[part]->steps; n++) {
-        const kvm_step *s = &program[part]->step[n];
-        waits |= s->waits;
-        set |= 1u << s->set | 1u << s->read;
-      }
-    for (int m = 0; m < KVM_MARKS && !k->unset[0]; m++)
-      if ((waits & ~set) >> m & 1)
-        (void)snprintf(k->unset, sizeof k->unset, "[warps ...] number %u waits for mark %c, which nothing in it sets",
-                       i + 1, 'a' + m);
+/* Whether a word of a program, "alu*8:6<ce>a", waits for mark m. */
+static bool waits_for(const char *word, const char *end, int m) {
+  const char *at = memchr(word, '<', (size_t)(end - word));
+  while (at && ++at < end && *at >= 'a' && *at < 'a' + KVM_MARKS)
+    if (*at == 'a' + m) return true;
+  return false;
+}
+
+/* The line on which the i-th section of `kind` first waits for mark m; 0: it cannot be found again. */
+static int line_of_wait(const char *path, const char *kind, unsigned i, int m) {
+  FILE *f = fopen(path, "r");
+  char line[1024];
+  int number = 0, found = 0;
+  unsigned section = 0;
+  while (f && !found && fgets(line, sizeof line, f)) {
+    number++;
+    line[strcspn(line, ";\r\n")] = '\0';
+    if (line[0] == '[') section = strncmp(line + 1, kind, strlen(kind)) != 0 ? 0 : section + 1;
+    static const char blanks[] = " \t=()";
+    for (const char *word = line; section == i + 1 && *word && !found;) {
+      const char *end = word + strcspn(word, blanks);
+      if (waits_for(word, end, m)) found = number;
+      word = end + strspn(end, blanks);
+    }
   }
+  if (f) (void)fclose(f);
+  return found;
+}
+
+/* Marks that a kind of warps waits for and never sets: a bit each. */
+static unsigned unset_marks(const kvm_role *role) {
+  const kvm_program *program[3] = {&role->begin, &role->tile, &role->end};
+  unsigned waits = 0, set = 0;
+  for (int part = 0; part < 3; part++)
+    for (size_t n = 0; n < program[part]->steps; n++) {
+      const kvm_step *s = &program[part]->step[n];
+      waits |= s->waits;
+      set |= 1u << s->set | 1u << s->read;
+    }
+  return waits & ~set & ((1u << KVM_MARKS) - 1);
+}
+
+/* A wait for a mark that nothing sets is a slip of the pen, and would be no wait at all. Machine code that
+ * was walked along one path may have them: its file says so. */
+static kv_status check_marks(const reader *r) {
+  kvm_declared *k = r->to;
+  for (unsigned i = 0; i < k->block.roles; i++) {
+    const unsigned unset = unset_marks(&k->block.role[i]);
+    int m = 0;
+    if (!unset) continue;
+    while (!(unset >> m & 1)) m++;
+    if (!k->unset[0])
+      (void)snprintf(k->unset, sizeof k->unset,
+                     "[warps ...] number %u waits for mark %c, which nothing in it sets", i + 1, 'a' + m);
+    if (r->lenient) continue;
+    char where[24] = "";
+    const int line = line_of_wait(r->path, "warps", i, m);
+    if (line) (void)snprintf(where, sizeof where, "line %d: ", line);
+    return kv_fail(r->err, KV_ERR_INPUT,
+                   "%s: %s%s: put `>%c` behind the instruction whose result is waited for, or take the `%c` "
+                   "behind the `<` away; in "
+                   "machine code whose other paths were cut out, say `unset_marks = no wait` in [kernel]",
+                   r->path, where, k->unset, 'a' + m, 'a' + m);
+  }
+  return KV_OK;
 }
 
 static kv_status parse_block(reader *r, kvm_block *b, unsigned first, const char *section) {
@@ -307,7 +360,7 @@ static kv_status read_file(reader *r) {
   kv_status st = parse_programs(r);
   if (!st && !check_structure(r)) st = r->status;
   if (!st) st = check_rows(r);
-  if (!st) find_unset(r->to);
+  if (!st) st = check_marks(r);
   return st;
 }
 

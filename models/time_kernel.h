@@ -1,23 +1,27 @@
-/* time_kernel.h - a kernel declared in a text file (models/kernels/): its structure, and what its warps do a
- * tile.
+/* clang-format off */
+/* time_kernel.h - a kernel declared in a text file (models/kernels/): its structure, and what its warps do a tile.
  *
  *     [kernel]
  *     name        = my_kernel
- *     like        = split_verify      ; a kernel of kvm_kernel() whose structure holds where nothing else is
- * said arch        = sm_90             ; whose instructions these are description = one line source      =
- * where the structure comes from [structure]                     ; any field of kvm_structure by its name:
- * tile_tokens, stages, threads, ... registers   = 255 [warps main]                    ; one section a kind of
- * warps, at most 4; programs as in time_program.h count       = 8 begin       = ...               ; before
- * the first tile; may be left out tile        = ...               ; each tile, may go on over indented lines
+ *     like        = split_verify      ; a kernel of kvm_kernel() whose structure holds where nothing else is said
+ *     arch        = sm_90             ; whose instructions these are
+ *     description = one line
+ *     source      = where the structure comes from
+ *     unset_marks = no wait           ; see below; may be left out
+ *     [structure]                     ; any field of kvm_structure by its name: tile_tokens, stages, threads, ...
+ *     registers   = 255
+ *     [warps main]                    ; one section a kind of warps, at most 4; programs as in time_program.h
+ *     count       = 8
+ *     begin       = ...               ; before the first tile; may be left out
+ *     tile        = ...               ; each tile, may go on over indented lines
  *     end         = ...               ; after the last
  *
  *     [merge main]                    ; of a split kernel: the launch that merges partial results, at most 5
  *     registers = 88, shared_bytes = ..., count = 16, begin, tile, end: a tile is one turn over the partials
- *     teams     = 8                   ; blocks a unit of 8 query rows, and parts that its partials are shared
- *                                       out to
+ *     teams     = 8                   ; blocks a unit of 8 query rows, and parts that its partials are shared out to
  *     at_once   = 9                   ; partials a turn and team
- *     room      = 125                 ; used where its blocks are at most that many hundredths of the SMs (0:
- *                                       always); of several the first that may be used
+ *     room      = 125                 ; used where its blocks are at most that many hundredths of the SMs (0: always);
+ *                                       of several the first that may be used
  *     [merge main rest]               ; another kind of warps of the same launch
  *
  * `units` in [structure] says how many units of 8 query rows a block must have for the program to be its own: a kernel
@@ -26,8 +30,12 @@
  * All `.row` loads of a tile together must be at least tile_tokens x row_bytes: with fewer a kernel would be
  * faster than its rows allow, and the file is refused. A section must not be there twice.
  *
+ * A wait for a mark that nothing in its kind of warps sets is refused. Machine code of which rare paths were cut out may
+ * have one: with `unset_marks = no wait` it is no wait.
+ *
  * A file without [warps ...] declares a structure alone: it gets T0 to T4 and no time.
  */
+/* clang-format on */
 #ifndef KVM_TIME_KERNEL_H
 #define KVM_TIME_KERNEL_H
 
@@ -46,7 +54,8 @@ typedef struct kvm_declared {
   char name[KVM_NAME], like[KVM_NAME], arch[16], description[200], source[KVM_SOURCE];
   kvm_structure structure; /* its name and description point into this struct: do not copy it */
   unsigned launches;       /* kernels of the whole operation (1) */
-  char unset[100];         /* a mark that is waited for and never set: no wait; "" for none */
+  char unset[100]; /* a mark that is waited for and never set, where the file allows it: no wait; "" for none
+                    */
   kvm_block block;         /* roles 0: no program */
   unsigned merges;         /* 0: the merge is estimated from its bytes */
   kvm_merge merge[KVM_MAX_MERGES];

@@ -50,6 +50,7 @@ if (!strlen(NOTE)) {
   if (DRAM > 0) {
     set arrow 1 from 0.85,DRAM to 256,DRAM nohead lw 1.6 lc rgb INK back
   }
+  if (FEW < 1) { set label 1 "not measured" at graph 0.5,0.5 center font FACE.",10" tc rgb GREY }
   plot 'few.tsv' using 1:2:3:4 with yerrorbars pt 0 lw 1.2 lc rgb "#0072B2", \
        '' using 1:2 with points pt 7 ps 0.9 lc rgb "#0072B2", \
        '' using 1:5 with points pt 6 ps 1.4 lw 1.2 lc rgb "#0072B2"

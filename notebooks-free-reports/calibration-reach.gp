@@ -45,6 +45,7 @@ if (REACH_POINTS > 0) {
         set arrow 3 from 2.0 ** 20,DRAM to 2.0 ** 38,DRAM nohead lw 1.6 lc rgb INK back
         set label 3 sprintf("DRAM ceiling %.0f GB/s", DRAM) at 2.0 ** 38,DRAM right offset -0.4,0.5 font FACE.",9.5"
       }
+      if (REACHES < 1) { set label 4 "not measured" at graph 0.5,0.5 center font FACE.",10" tc rgb GREY }
       plot for [s = 0:int(REACHES) - 1] 'reach.tsv' index s using 1:2:3:4 with yerrorbars pt 0 lw 1.2 lc rgb colour(s) notitle, \
            for [s = 0:int(REACHES) - 1] '' index s using 1:2 with linespoints pt filled(s) ps 0.9 lw 1.4 dt dash(s) lc rgb colour(s) notitle, \
            for [s = 0:int(REACHES) - 1] '' index s using 1:5 with points pt hollow(s) ps 1.4 lw 1.2 lc rgb colour(s) notitle

@@ -432,6 +432,7 @@ static kv_status put_loaded(const calibration *c, kv_error *err) {
   end_block(f, l2);
   uint64_t l2_flying = little_lines(c, f, true);
   end_block(f, l2_flying);
+  if (latency(c, "latency_dram") > 0) idle = latency(c, "latency_dram"); /* the line that the figure shows */
   kvr_put_number(c->job->vars, "LOADED", (double)(chased + n + l2 + l2_flying));
   if (chased)
     kvr_put_finding(c->job, "FIND_LOADED",

@@ -129,6 +129,7 @@ typedef struct best_fix {
 
 static void put_gain_rows(const kvr_roofline *r, const kvr_table *t, FILE *f, FILE *names) {
   double rows = 0, most = 1;
+  char text[700];
   best_fix best = {1, 0, UINT64_MAX};
   bool shown[CAUSES] = {false};
   uint64_t at = 0;
@@ -137,7 +138,7 @@ static void put_gain_rows(const kvr_roofline *r, const kvr_table *t, FILE *f, FI
     bool known = false;
     if (s && r->of[s - 1].kernel == r->of[s].kernel) continue; /* first variant only, as on the ladder's page */
     for (size_t c = 0; c < CAUSES; c++) known |= isfinite(t->value[PARTS * c][i]);
-    if (!known) continue;
+    if (!known || isfinite(kvr_bound(r, i))) continue; /* older files gave bounds gains */
     kvr_put_cell(names, ++rows);
     kvr_put_word(names, kvr_kernel_of(r, i));
     fputc('\n', names);
@@ -162,13 +163,19 @@ static void put_gain_rows(const kvr_roofline *r, const kvr_table *t, FILE *f, FI
   for (size_t c = 0; c < CAUSES; c++) fprintf(r->job->vars, "GAIN_KNOWN[%zu] = %d\n", c + 1, shown[c]);
   kvr_put_number(r->job->vars, "GAIN_MOST", most);
   if (best.point == UINT64_MAX)
-    kvr_put_finding(r->job, "FIND_GAINS", "%s", rows > 0 ? "No single fix gains anything." : "No gain is known.");
+    kvr_put_finding(r->job, "FIND_GAINS", "%s",
+                    rows > 0 ? "No single fix gains anything."
+                    : *kvr_bounded(r, text, sizeof text)
+                        ? "No kernel has a time, only a bound of it, so no gain is known."
+                        : "No gain is known.");
   else
     kvr_put_finding(r->job, "FIND_GAINS",
-                    "Each kernel at its longest prefix. Removing one cause and nothing else; gains do not multiply. Largest: "
-                    "%s without %s would take 1/%.3g of its time (%s).",
+                    "Each kernel at its longest prefix. Removing one cause and nothing else; gains do not "
+                    "multiply. Largest: "
+                    "%s without %s would take 1/%.3g of its time (%s).%s",
                     kvr_kernel_of(r, best.point), causes[best.cause], best.gain,
-                    isfinite(kvr_at(r, R_MEASURED, best.point)) ? "modelled on a measured time" : "modelled");
+                    isfinite(kvr_at(r, R_MEASURED, best.point)) ? "modelled on a measured time" : "modelled",
+                    kvr_no_time(r, text, sizeof text));
 }
 
 kv_status kvr_put_gains(const kvr_roofline *r, kv_error *err) {

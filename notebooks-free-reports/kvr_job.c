@@ -166,7 +166,8 @@ static double lay_cover(const kvr_cover *c, const cover_sizes *s, FILE *f) {
 
 kv_status kvr_cover_write(const kvr_job *job, const kvr_cover *cover, kv_error *err) {
   static const cover_sizes sizes[] = {{24, 13, 11.5, 4, 3}, {21, 12.5, 11, 5, 3}, {18, 12, 10, 6, 3},
-                                      {16, 11, 9, 7, 3},    {14, 10, 8.5, 10, 2}, {12, 9, 8, 15, 2}};
+                                      {16, 11, 9, 7, 3},    {14, 10, 8.5, 10, 2}, {12, 9, 8, 15, 2},
+                                      {11, 9, 7.5, 18, 2}};
   const size_t last = sizeof sizes / sizeof *sizes - 1;
   size_t i = 0;
   FILE *f;

@@ -74,6 +74,7 @@ kv_status kvr_export_compare(kvr_job *job, kv_error *err);  /* kvcompare-1 */
 kv_status kvr_export_whatif(kvr_job *job, kv_error *err);   /* kvwhatif-1 */
 kv_status kvr_export_audit(kvr_job *job, kv_error *err);    /* audit-1 */
 kv_status kvr_export_sweep(kvr_job *job, kv_error *err);       /* kvsweep-1 */
+kv_status kvr_export_selftest(kvr_job *job, kv_error *err);    /* kvplanted-1 */
 kv_status kvr_export_calibration(kvr_job *job, kv_error *err); /* kvceilings-1 */
 
 #endif

@@ -136,6 +136,8 @@ static void put_end(const kvr_roofline *r, FILE *f, double row, uint64_t i, doub
   (void)kvr_wrap(kvr_kernel_of(r, i), 10.5, false, 140, 1, name, sizeof name);
   if (best > 0)
     (void)snprintf(text, sizeof text, "%s, x%.3g", kvr_time(best).text, best / kvr_at(r, R_FLOOR, i));
+  else if (isfinite(kvr_bound(r, i)))
+    (void)snprintf(text, sizeof text, "bound: at least %s", kvr_time(kvr_bound(r, i)).text);
   kvr_put_cell(f, row);
   kvr_put_word(f, name);
   kvr_put_cell(f, kvr_positive(kvr_at(r, R_FLOOR, i) * 1e6));
@@ -148,7 +150,8 @@ static void put_end(const kvr_roofline *r, FILE *f, double row, uint64_t i, doub
   fputc('\n', f);
 }
 
-static void find_ladder(const kvr_roofline *r, const climb *slowest, uint64_t i, const char *farthest) {
+static void find_ladder(const kvr_roofline *r, const climb *slowest, uint64_t i, const char *farthest,
+                        const char *missing) {
   if (i == UINT64_MAX) kvr_put_finding(r->job, "FIND_LADDER", "No floor of any kernel is known.");
   else if (!slowest->worst_of[0])
     kvr_put_finding(r->job, "FIND_LADDER",
@@ -158,8 +161,9 @@ static void find_ladder(const kvr_roofline *r, const climb *slowest, uint64_t i,
     kvr_put_finding(
         r->job, "FIND_LADDER",
         "Each kernel at its longest prefix, from its floor T0 upwards, a cause a step. Longest ladder: %s at "
-        "%s tokens, where the largest step is %s, x%.3g.",
-        kvr_kernel_of(r, i), kvr_count(kvr_at(r, R_PREFIX, i)).text, slowest->worst_of, slowest->worst);
+        "%s tokens, where the largest step is %s, x%.3g.%s",
+        kvr_kernel_of(r, i), kvr_count(kvr_at(r, R_PREFIX, i)).text, slowest->worst_of, slowest->worst,
+        missing);
 }
 
 /* The tables are written together, so that a row is the same kernel in both. */
@@ -168,19 +172,25 @@ static void put_ladders(const kvr_roofline *r, FILE *steps, FILE *ends) {
   bool known[CAUSES] = {false};
   uint64_t at = 0, of = UINT64_MAX;
   double rows = 0, most = 0, far = 0;
-  char farthest[160] = "";
+  bool timed = false; /* a ladder that ends at a bound is the longest only where none ends at a time */
+  char farthest[160] = "", missing[160] = "";
   for (size_t s = 0; s < r->series_count; at += r->of[s].points, s++) {
     uint64_t i = r->order[at + r->of[s].points - 1];
     climb c;
     if ((s && r->of[s - 1].kernel == r->of[s].kernel) || !(kvr_at(r, R_FLOOR, i) > 0)) continue;
     put_climb(r, steps, ++rows, i, &c, known);
+    if (kvr_lacks_t3(r, i) && !*missing)
+      (void)snprintf(missing, sizeof missing, " No T3 of %.60s: scatter is within placement.",
+                     kvr_word_at(&r->layout, (uint64_t)kvr_at(r, R_LAYOUT, i)));
     put_end(r, ends, rows, i, c.before);
     double times = kvr_best_time(r, i) / kvr_at(r, R_FLOOR, i);
     if (times > far) {
       far = times;
       (void)snprintf(farthest, sizeof farthest, "%.80s, %.3g times.", kvr_kernel_of(r, i), times);
     }
-    if (of == UINT64_MAX || c.before / kvr_at(r, R_FLOOR, i) > most) {
+    const bool whole = !isfinite(kvr_bound(r, i));
+    if (of == UINT64_MAX || whole > timed || (whole == timed && c.before / kvr_at(r, R_FLOOR, i) > most)) {
+      timed = whole;
       most = c.before / kvr_at(r, R_FLOOR, i);
       longest = c;
       of = i;
@@ -189,7 +199,7 @@ static void put_ladders(const kvr_roofline *r, FILE *steps, FILE *ends) {
   kvr_put_number(r->job->vars, "LADDER_ROWS", rows);
   fprintf(r->job->vars, "array CAUSE_KNOWN[%d]\n", CAUSES);
   for (unsigned k = 0; k < CAUSES; k++) fprintf(r->job->vars, "CAUSE_KNOWN[%u] = %d\n", k + 1, known[k]);
-  find_ladder(r, &longest, of, *farthest ? farthest : NULL);
+  find_ladder(r, &longest, of, *farthest ? farthest : NULL, missing);
 }
 
 kv_status kvr_put_ladder(const kvr_roofline *r, kv_error *err) {

@@ -13,7 +13,7 @@
 #include "kvr_job.h"
 #include "kvr_text.h"
 
-enum { MOST_SERIES = 20, MOST_PARTS = 16, MOST_FIXES = 12, ALL = -1 };
+enum { MOST_SERIES = 20, STEP_PANELS = 6, MOST_PARTS = 16, MOST_FIXES = 12, ALL = -1 };
 
 /* What the three kinds share: the points' columns and the names of their kernels, in the order they come. A kernel is a
  * series where a point of it can be drawn. */
@@ -151,10 +151,30 @@ static void step_line(const model *m, uint64_t i, FILE *f) {
   kvr_put_cell(f, at(m, S_FLOOR, i) * 1e3);
 }
 
+/* How many pages the kernels take, evenly filled. */
+static size_t step_pages(const model *m) {
+  return m->series_count ? (m->series_count + STEP_PANELS - 1) / STEP_PANELS : 1;
+}
+
+/* Kernels a page, and their names cut to what a panel has room for. */
+static void put_panels(const model *m) {
+  FILE *f = m->job->vars;
+  const size_t pages = step_pages(m), each = m->series_count ? (m->series_count + pages - 1) / pages : 1;
+  kvr_put_number(f, "STEP_EACH", (double)each);
+  fprintf(f, "array STEP_NAME[%zu]\n", m->series_count ? m->series_count : 1);
+  for (size_t s = 0; s < m->series_count; s++) {
+    char name[40], line[300];
+    (void)snprintf(name, sizeof name, "STEP_NAME[%zu]", s + 1);
+    (void)kvr_wrap(m->series[s], 11, true, each <= 2 ? 360 : 230, 1, line, sizeof line);
+    kvr_put_text(f, name, line);
+  }
+}
+
 static kv_status put_step(const model *m, kvr_cover *c, kv_error *err) {
   FILE *f = m->job->vars;
   uint64_t last = 0;
   size_t longest = 0;
+  char beyond[120] = "";
   put_names(m);
   fprintf(f, "array PART_NAME[%u]\n", (unsigned)(of_step.n ? of_step.n : 1));
   kvr_put_number(f, "PARTS", (double)of_step.n);
@@ -170,26 +190,35 @@ static kv_status put_step(const model *m, kvr_cover *c, kv_error *err) {
     if (letters > longest) longest = letters;
   }
   kvr_put_number(f, "STEP_LETTERS", (double)longest);
+  put_panels(m);
   if (m->n)
     (void)snprintf(c->verdict, sizeof c->verdict,
                    "At %s tokens of context %s takes %.1f %% of the step; at its floor the step would take %s instead of %s.",
                    kvr_count(at(m, S_PREFIX, last)).text, kernel_of(m, last), 100 * at(m, S_SHARE, last),
                    kvr_time(at(m, S_FLOOR, last)).text, kvr_time(at(m, S_STEP, last)).text);
-  kvr_put_finding(m->job, "FIND_STEP", "%s", m->n ? c->verdict : "This dataset holds no point.");
+  if (m->beyond)
+    (void)snprintf(beyond, sizeof beyond, " %s points are of kernels beyond the first %d.",
+                   kvr_count((double)m->beyond).text, (int)MOST_SERIES);
+  kvr_put_finding(m->job, "FIND_STEP", "%s%s", m->n ? c->verdict : "This dataset holds no point.", beyond);
   return put_points(m, "step.tsv", step_line, err);
 }
 
 kv_status kvr_export_step(kvr_job *job, kv_error *err) {
-  static const kvr_page pages[] = {{"cover.gp", "summary"}, {"roofline-step.gp", "step"}};
+  enum { PAGES = 1 + (MOST_SERIES + STEP_PANELS - 1) / STEP_PANELS };
+  static const kvr_page pages[PAGES] = {{"cover.gp", "summary"},
+                                        {"roofline-step.gp", "step"},
+                                        {"roofline-step.gp", "step-2"},
+                                        {"roofline-step.gp", "step-3"},
+                                        {"roofline-step.gp", "step-4"}};
   model m;
   double layers = NAN, accepted = NAN;
   char rest[512] = "";
   kvr_cover *c = calloc(1, sizeof *c);
   job->pages = pages;
-  job->page_count = 2;
   kv_status st =
       c ? open_model(job, step_columns, S_COLUMNS, ALL, &m, err) : kv_fail(err, KV_ERR_MEMORY, "out of memory");
   if (!c) return st;
+  job->page_count = 1 + step_pages(&m);
   memset(&of_step, 0, sizeof of_step);
   if (!st) st = read_parts(job, &of_step, err);
   if (!st) st = kvr_number_attribute(&job->src, "layers", &layers, err);

@@ -76,8 +76,10 @@ typedef struct kvr_roofline {
   char gpu[128], gpu_name[256], status[512], dtype[64], layout_source[512], verdict[2048];
   double heads, queries, latent, rope, row_bytes, batch, layers;
   kvr_table points, ceilings, ranges; /* ranges: low and high of /gpu; rows 0 where the file has none */
+  kvr_words t3_source;                /* by layout; n 0 where the file has none */
   kvr_words kernel, layout, resource, ceiling, scope, unit, kind, source, gpu_row, gpu_value, gpu_unit,
       gpu_kind, gpu_source;
+  kvr_table bound, read; /* time_at_least; useful_kv_bytes; rows 0 where the file has none */
   uint64_t *order; /* points by kernel, variant, prefix */
   kvr_variant variants[KVR_VARIANTS];
   size_t *variant_of; /* by point */
@@ -93,14 +95,23 @@ const char *kvr_word_at(const kvr_words *w, uint64_t i);
 /* Column c (R_...) of point i, and the name of its kernel. */
 double kvr_at(const kvr_roofline *r, size_t c, uint64_t i);
 const char *kvr_kernel_of(const kvr_roofline *r, uint64_t i);
-/* Measured time of point i in s, else the modelled one, else NaN. */
+/* Measured time of point i in s, else the modelled one, else NaN: a bound is no time. */
 double kvr_best_time(const kvr_roofline *r, uint64_t i);
+/* Lower bound in s of a point that has no time, else NaN. */
+double kvr_bound(const kvr_roofline *r, uint64_t i);
+/* Whether point i has T4 but not T3, though its rows lie somewhere: scatter is then within placement. */
+bool kvr_lacks_t3(const kvr_roofline *r, uint64_t i);
+/* "merge_state, other": kernels of which no point has a time but some a bound; "" for none. */
+const char *kvr_bounded(const kvr_roofline *r, char *text, size_t size);
+/* The same as the end of a finding whose page leaves them out: " No time, so not here: merge_state."; "" for
+ * none. */
+const char *kvr_no_time(const kvr_roofline *r, char *text, size_t size);
 /* True where every slot of point i stands for one of a few rows ("resident", "aliased"): an experiment that
  * leaves the KV's bytes out, so its time is no time of reading them. */
 bool kvr_is_aliased(const kvr_roofline *r, uint64_t i);
-/* Bytes of KV that the effective bandwidth counts: from the dataset's own ratio. A kernel with a time but no
- * effective bandwidth reads no KV (NaN), nor does a run on aliased slots; a point with a floor only gets its
- * rows, or its useful bytes where these are fewer. */
+/* Bytes of KV that the effective bandwidth counts: the dataset's own, else from its ratio. A kernel with a
+ * time but no effective bandwidth reads no KV (NaN), nor does a run on aliased slots; a point with a floor
+ * only gets its rows, or its useful bytes where these are fewer. */
 double kvr_kv_bytes(const kvr_roofline *r, uint64_t i);
 /* v, or NaN where a log axis cannot show it. */
 double kvr_positive(double v);

@@ -1,12 +1,13 @@
-/* kvr_resources.c - pages of a roofline-1 file that need columns which only some files have: layouts side by side, use of each
- * resource, fill, the roofline by level. But for the first, a kernel stands for its longest prefix and first variant.
+/* kvr_resources.c - pages of a roofline-1 file that need columns which only some files have: layouts side by
+ * side, use of each resource, fill, the roofline by level. But for the first, a kernel stands for its longest
+ * prefix and first variant.
  *
  *   layouts.tsv    a block a kernel and layout drawn: prefix, t / t_contiguous, low, high
- *   resources.tsv  a block a kernel: number of the resource, % of its best rate of the chip, of the busiest SM, 1 if that SM's
- *                  share is an even one (nothing told)
- *   fill.tsv       a block a kernel: blocks, us measured, modelled, size of the mark
- *   fill-best.tsv  a line a kernel with fewer blocks than SMs: blocks, us, SMs, us with all SMs busy, kernel
- *   levels.tsv     a block a kernel: level (1 DRAM, 2 L2, 3 link), flop/B, TFLOP/s measured, modelled, of the two that is there
+ *   resources.tsv  a block a kernel: number of the resource, % of its best rate of the chip, of the busiest
+ * SM, 1 if that SM's share is an even one (nothing told) fill.tsv       a block a kernel: blocks, us
+ * measured, modelled, size of the mark, us at least where there is no time fill-best.tsv  a line a kernel
+ * with fewer blocks than SMs: blocks, us, SMs, us with all SMs busy, kernel levels.tsv     a block a kernel:
+ * level (1 DRAM, 2 L2, 3 link), flop/B, TFLOP/s measured, modelled, of the two that is there
  */
 #include <math.h>
 #include <stdlib.h>
@@ -234,6 +235,7 @@ kv_status kvr_put_resources(const kvr_roofline *r, kv_error *err) {
   extra *e = NULL;
   shown s;
   FILE *f = NULL;
+  char text[700];
   double top = 0, most = 0;
   uint64_t top_point = UINT64_MAX, evens = 0;
   size_t top_use = 0;
@@ -263,11 +265,16 @@ kv_status kvr_put_resources(const kvr_roofline *r, kv_error *err) {
   kvr_put_number(r->job->vars, "USE_EVEN", (double)evens);
   fprintf(r->job->vars, "array USE_NAME[%d]\n", USES);
   for (size_t u = 0; u < USES; u++) fprintf(r->job->vars, "USE_NAME[%zu] = '%s'\n", u + 1, use_names[u]);
-  if (top_point == UINT64_MAX) kvr_put_finding(r->job, "FIND_RESOURCES", "No work, no time or no ceiling is known.");
+  if (top_point == UINT64_MAX)
+    kvr_put_finding(r->job, "FIND_RESOURCES", "%s",
+                    s.n ? "No work or no ceiling is known." : "No kernel has a time.");
   else
     kvr_put_finding(r->job, "FIND_RESOURCES",
-                    "Work over time over the ceiling, each kernel at its longest prefix. Most used: %s by %s, %.0f %%. A kernel far from "
-                    "100 %% of everything waits.", use_names[top_use], kvr_kernel_of(r, top_point), 100 * top);
+                    "Work over time over the ceiling, each kernel at its longest prefix. Most used: %s by "
+                    "%s, %.0f %%. A kernel far from "
+                    "100 %% of everything waits.%s",
+                    use_names[top_use], kvr_kernel_of(r, top_point), 100 * top,
+                    kvr_no_time(r, text, sizeof text));
   st = kvr_job_close(r->job, &f, err);
 done:
   close_extra(e);
@@ -286,11 +293,12 @@ static void fill_block(const kvr_roofline *r, const extra *e, FILE *f, uint64_t 
       kvr_put_cell(f, kvr_positive(kvr_at(r, R_MEASURED, i) * 1e6));
       kvr_put_cell(f, kvr_positive(kvr_at(r, R_TIME, i) * 1e6));
       kvr_put_cell(f, 0.55 + 0.75 * (double)(k + 1) / (double)r->of[s].points);
+      kvr_put_cell(f, kvr_bound(r, i) * 1e6);
       fputc('\n', f);
       *most_blocks = fmax(*most_blocks, extra_at(e, O_BLOCKS, i));
     }
   }
-  if (n == 0) fputs("NaN\tNaN\tNaN\tNaN\n", f);
+  if (n == 0) fputs("NaN\tNaN\tNaN\tNaN\tNaN\n", f);
   fputs("\n\n", f);
 }
 
@@ -318,6 +326,7 @@ kv_status kvr_put_fill(const kvr_roofline *r, kv_error *err) {
   extra *e = NULL;
   shown s;
   FILE *f = NULL;
+  char text[700];
   double most = 1, sms = sms_of(r);
   uint64_t emptiest = UINT64_MAX;
   kv_status st = read_extra(r, &e, err);
@@ -338,6 +347,8 @@ kv_status kvr_put_fill(const kvr_roofline *r, kv_error *err) {
                     "SMs, modelled), were nothing else in the way.",
                     kvr_kernel_of(r, emptiest), extra_at(e, O_BLOCKS, emptiest), sms, kvr_count(kvr_at(r, R_PREFIX, emptiest)).text,
                     kvr_time(kvr_best_time(r, emptiest) * extra_at(e, O_BLOCKS, emptiest) / sms).text);
+  else if (s.n == 0 && *kvr_bounded(r, text, sizeof text))
+    kvr_put_finding(r->job, "FIND_FILL", "No kernel has a time, only a bound of it: %s.", text);
   else if (isfinite(sms))
     kvr_put_finding(r->job, "FIND_FILL", "No kernel that reads the KV and has a time has fewer blocks than the GPU has SMs (%.0f).", sms);
   else kvr_put_finding(r->job, "FIND_FILL", "How many SMs the GPU has is not in this dataset.");
@@ -351,10 +362,11 @@ done:
 
 kv_status kvr_put_levels(const kvr_roofline *r, kv_error *err) {
   static const size_t level[] = {R_DRAM, R_L2, R_LINK};
-  static const char *const names[] = {"dram", "l2", "link"}, *const spoken[] = {"DRAM", "L2", "L2-to-SM link"};
+  static const char *const names[] = {"dram", "l2", "link"}, *const spoken[] = {"DRAM's", "L2's", "L2-to-SM link's", "matrix units'"};
   extra *e = NULL;
   shown s;
   FILE *f = NULL;
+  char text[700];
   double low = NAN, high = NAN, least = NAN, nearest = 0;
   uint64_t near_point = UINT64_MAX;
   size_t near_level = 0;
@@ -379,6 +391,8 @@ kv_status kvr_put_levels(const kvr_roofline *r, kv_error *err) {
       if (isfinite(y) && !(least <= y)) least = y;
       if (share > nearest) nearest = share, near_point = i, near_level = l;
     }
+    const double matrix = flops / kvr_best_time(r, i) / ceiling(r, "mma", "chip"); /* the flat roof */
+    if (matrix > nearest) nearest = matrix, near_point = i, near_level = 3;
     fputs("\n\n", f);
   }
   if (s.n == 0) fputs("NaN\tNaN\tNaN\tNaN\tNaN\n", f);
@@ -393,11 +407,15 @@ kv_status kvr_put_levels(const kvr_roofline *r, kv_error *err) {
     kvr_put_number(r->job->vars, name, ceiling(r, names[l], "chip") * 1e-12);
   }
   kvr_put_number(r->job->vars, "LEVEL_MMA", ceiling(r, "mma", "chip") * 1e-12);
-  if (near_point == UINT64_MAX) kvr_put_finding(r->job, "FIND_LEVELS", "No bytes at any level are known.");
+  if (near_point == UINT64_MAX)
+    kvr_put_finding(r->job, "FIND_LEVELS", "%s",
+                    s.n ? "No bytes at any level are known." : "No kernel has a time.");
   else
     kvr_put_finding(r->job, "FIND_LEVELS",
-                    "Flops that were executed over the bytes that moved at each level; each kernel at its longest prefix. Nearest to a roof: "
-                    "%s, %.0f %% of the %s's.", kvr_kernel_of(r, near_point), 100 * nearest, spoken[near_level]);
+                    "Flops that were executed over the bytes that moved at each level; each kernel at its "
+                    "longest prefix. Nearest to a roof: %s, %.0f %% of the %s.%s",
+                    kvr_kernel_of(r, near_point), 100 * nearest, spoken[near_level],
+                    kvr_no_time(r, text, sizeof text));
   st = kvr_job_close(r->job, &f, err);
 done:
   close_extra(e);

@@ -50,6 +50,7 @@ bool kvr_is_aliased(const kvr_roofline *r, uint64_t i) {
 
 double kvr_kv_bytes(const kvr_roofline *r, uint64_t i) {
   if (kvr_is_aliased(r, i)) return NAN;
+  if (r->read.rows) return kvr_positive(r->read.value[0][i]);
   double used = isfinite(kvr_at(r, R_MEASURED, i)) ? kvr_at(r, R_MEASURED, i) : kvr_at(r, R_TIME, i);
   if (isfinite(used)) return kvr_at(r, R_BANDWIDTH, i) * used;
   return fmin(kvr_at(r, R_PREFIX, i) * kvr_at(r, R_BATCH, i) * r->row_bytes, kvr_at(r, R_USEFUL, i));
@@ -61,6 +62,37 @@ double kvr_positive(double v) {
 
 double kvr_best_time(const kvr_roofline *r, uint64_t i) {
   return isfinite(kvr_at(r, R_MEASURED, i)) ? kvr_at(r, R_MEASURED, i) : kvr_at(r, R_TIME, i);
+}
+
+double kvr_bound(const kvr_roofline *r, uint64_t i) {
+  return r->bound.rows && !isfinite(kvr_best_time(r, i)) ? kvr_positive(r->bound.value[0][i]) : NAN;
+}
+
+bool kvr_lacks_t3(const kvr_roofline *r, uint64_t i) {
+  return isfinite(kvr_at(r, R_T4, i)) && !isfinite(kvr_at(r, R_T3, i)) && !kvr_is_aliased(r, i);
+}
+
+const char *kvr_bounded(const kvr_roofline *r, char *text, size_t size) {
+  size_t at = 0;
+  text[0] = '\0';
+  for (uint64_t k = 0; k < r->kernel.n; k++) {
+    bool bound = false, timed = false;
+    for (uint64_t i = 0; i < r->points.rows; i++) {
+      if (kvr_at(r, R_KERNEL, i) != (double)k) continue;
+      bound |= isfinite(kvr_bound(r, i));
+      timed |= isfinite(kvr_best_time(r, i));
+    }
+    if (bound && !timed && at + 80 < size)
+      at += (size_t)snprintf(text + at, size - at, "%s%.60s", at ? ", " : "", kvr_word_at(&r->kernel, k));
+  }
+  return text;
+}
+
+const char *kvr_no_time(const kvr_roofline *r, char *text, size_t size) {
+  char names[600];
+  text[0] = '\0';
+  if (*kvr_bounded(r, names, sizeof names)) (void)snprintf(text, size, " No time, so not here: %s.", names);
+  return text;
 }
 
 const char *kvr_kernel_of(const kvr_roofline *r, uint64_t i) {
@@ -113,6 +145,9 @@ static kv_status read_words(kvr_roofline *r, kv_error *err) {
   for (size_t i = 0; i < sizeof columns / sizeof *columns && !st; i++)
     st = kvr_strings(&r->job->src, columns[i].name, columns[i].expect, &columns[i].to->text,
                      &columns[i].to->width, &columns[i].to->n, err);
+  if (!st && H5Lexists(r->job->src.file, "layouts/t3_source", H5P_DEFAULT) > 0)
+    st = kvr_strings(&r->job->src, "layouts/t3_source", r->layout.n, &r->t3_source.text, &r->t3_source.width,
+                     &r->t3_source.n, err);
   if (!st && (r->gpu_row.n != r->gpu_value.n || r->gpu_row.n != r->gpu_unit.n ||
               r->gpu_row.n != r->gpu_kind.n || r->gpu_row.n != r->gpu_source.n))
     st = kv_fail(err, KV_ERR_INPUT, "%s: the datasets of '/gpu' differ in length", r->job->src.path);
@@ -120,6 +155,31 @@ static kv_status read_words(kvr_roofline *r, kv_error *err) {
     st = kvr_table_load(&r->job->src, "gpu", range, 2, &r->ranges, err);
   if (!st && r->ranges.rows && r->ranges.rows != r->gpu_row.n)
     st = kv_fail(err, KV_ERR_INPUT, "%s: dataset '/gpu/low' and '/gpu/name' differ in length", r->job->src.path);
+  return st;
+}
+
+/* A column of the points that not every file has. */
+static kv_status read_optional(const kvr_roofline *r, const char *const *name, kvr_table *t, kv_error *err) {
+  char path[64];
+  (void)snprintf(path, sizeof path, "points/%s", *name);
+  if (H5Lexists(r->job->src.file, path, H5P_DEFAULT) <= 0) return KV_OK;
+  kv_status st = kvr_table_load(&r->job->src, "points", name, 1, t, err);
+  if (!st && t->rows != r->points.rows)
+    st = kv_fail(err, KV_ERR_INPUT, "%s: dataset '/%s' and '/points/kernel' differ in length",
+                 r->job->src.path, path);
+  return st;
+}
+
+/* Older files held the bound in `time`, where the ladder has no T7. */
+static kv_status read_bounds(kvr_roofline *r, kv_error *err) {
+  static const char *const bound[] = {"time_at_least"}, *const read[] = {"useful_kv_bytes"},
+                           *const time[] = {"time"};
+  kv_status st = read_optional(r, read, &r->read, err);
+  if (!st) st = read_optional(r, bound, &r->bound, err);
+  if (st || r->bound.rows) return st;
+  st = kvr_table_load(&r->job->src, "points", time, 1, &r->bound, err);
+  for (uint64_t i = 0; !st && i < r->points.rows; i++)
+    if (!isfinite(kvr_at(r, R_T7, i))) r->points.value[R_TIME][i] = NAN;
   return st;
 }
 
@@ -148,15 +208,17 @@ static kv_status check_indices(const kvr_roofline *r, kv_error *err) {
 }
 
 static void close_roofline(kvr_roofline *r) {
-  kvr_words *all[] = {&r->kernel, &r->layout, &r->resource, &r->ceiling,   &r->scope,    &r->unit,
-                      &r->kind,   &r->source, &r->gpu_row,  &r->gpu_value, &r->gpu_unit, &r->gpu_kind,
-                      &r->gpu_source};
+  kvr_words *all[] = {&r->kernel,   &r->layout,   &r->resource,   &r->ceiling,  &r->scope,
+                      &r->unit,     &r->kind,     &r->source,     &r->gpu_row,  &r->gpu_value,
+                      &r->gpu_unit, &r->gpu_kind, &r->gpu_source, &r->t3_source};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->text);
   free(r->order);
   free(r->variant_of);
   kvr_table_close(&r->points);
   kvr_table_close(&r->ceilings);
   kvr_table_close(&r->ranges);
+  kvr_table_close(&r->bound);
+  kvr_table_close(&r->read);
 }
 
 /* ---- series ---- */
@@ -220,8 +282,8 @@ static kv_status make_series(kvr_roofline *r, kv_error *err) {
 static const size_t time_columns[] = {R_MEASURED, R_LOW, R_HIGH, R_TIME, R_FLOOR};
 
 /* 1 prefix, 2 intensity, 3-7 TFLOP/s, 8-12 GB/s, 13-17 us (measured, low, high, modelled, floor each), 18 T2,
- * 19 T4 us, 20 relative size of the mark. Low and high are of the quantity shown: the longest time is the
- * lowest rate. */
+ * 19 T4 us, 20 relative size of the mark, 21 TFLOP/s at most, 22 GB/s at most, 23 us at least, where there is
+ * no time. Low and high are of the quantity shown: the longest time is the lowest rate. */
 static void put_point(const kvr_roofline *r, FILE *f, uint64_t i, double mark) {
   static const size_t rate_columns[] = {R_MEASURED, R_HIGH, R_LOW, R_TIME, R_FLOOR};
   kvr_put_cell(f, kvr_positive(kvr_at(r, R_PREFIX, i)));
@@ -234,6 +296,9 @@ static void put_point(const kvr_roofline *r, FILE *f, uint64_t i, double mark) {
   kvr_put_cell(f, kvr_positive(kvr_at(r, R_T2, i) * 1e6));
   kvr_put_cell(f, kvr_positive(kvr_at(r, R_T4, i) * 1e6));
   kvr_put_cell(f, mark);
+  kvr_put_cell(f, kvr_positive(kvr_at(r, R_FLOPS, i) / kvr_bound(r, i) * 1e-12));
+  kvr_put_cell(f, kvr_positive(kvr_kv_bytes(r, i) / kvr_bound(r, i) * 1e-9));
+  kvr_put_cell(f, kvr_bound(r, i) * 1e6);
   fputc('\n', f);
 }
 
@@ -277,7 +342,7 @@ static void name_variant(const kvr_roofline *r, size_t k, char *text, size_t siz
   for (size_t j = 0; j < r->variant_count; j++) {
     heads |= r->variants[j].heads != v->heads;
     queries |= r->variants[j].queries != v->queries;
-    batch |= r->variants[j].batch != v->batch;
+    batch |= r->variants[j].batch != v->batch && r->variants[j].layout == v->layout;
   }
   char more[3][40] = {"", "", ""};
   if (heads) (void)snprintf(more[0], sizeof more[0], "%.0f heads, ", v->heads);
@@ -337,17 +402,18 @@ static void put_extent(FILE *f, const char *low, const char *high, extent e) {
 
 static void put_extents(const kvr_roofline *r) {
   extent none = {NAN, NAN}, prefix = none, intensity = none, rate = none, bandwidth = none, time = none;
-  double measured = 0, modelled = 0, zero = 0, t2 = 0, t4 = 0;
+  double measured = 0, modelled = 0, bounded = 0, zero = 0, t2 = 0, t4 = 0;
   for (uint64_t i = 0; i < r->points.rows; i++) {
     extend(&prefix, kvr_at(r, R_PREFIX, i));
     extend(&intensity, kvr_at(r, R_INTENSITY, i));
     zero += kvr_at(r, R_PREFIX, i) == 0;
     measured += isfinite(kvr_at(r, R_MEASURED, i));
     modelled += isfinite(kvr_at(r, R_TIME, i));
+    bounded += isfinite(kvr_bound(r, i));
     t2 += isfinite(kvr_at(r, R_T2, i));
     t4 += isfinite(kvr_at(r, R_T4, i));
-    for (size_t k = 0; k < 5; k++) {
-      double t = kvr_at(r, time_columns[k], i);
+    for (size_t k = 0; k < 6; k++) {
+      double t = k < 5 ? kvr_at(r, time_columns[k], i) : kvr_bound(r, i);
       extend(&time, t * 1e6);
       extend(&rate, kvr_at(r, R_FLOPS, i) / t * 1e-12);
       extend(&bandwidth, kvr_kv_bytes(r, i) / t * 1e-9);
@@ -361,6 +427,7 @@ static void put_extents(const kvr_roofline *r) {
   put_extent(f, "TIME_LOW", "TIME_HIGH", time);
   kvr_put_number(f, "MEASURED", measured);
   kvr_put_number(f, "MODELLED", modelled);
+  kvr_put_number(f, "BOUNDED", bounded);
   kvr_put_number(f, "T2_KNOWN", t2);
   kvr_put_number(f, "T4_KNOWN", t4);
   kvr_put_number(f, "POINTS", (double)r->points.rows);
@@ -374,20 +441,72 @@ typedef struct ends {
   uint64_t fast, slow; /* UINT64_MAX: no time at all */
 } ends;
 
-/* Fastest and slowest kernel that reads the KV (aliased slots do not), at the longest prefix that has times. */
-static ends find_ends(const kvr_roofline *r) {
-  ends e = {UINT64_MAX, UINT64_MAX};
-  double longest = -1;
+/* How a point was run, by the end of its layout's name; 0: as a graph, L2 cold. */
+static size_t how_of(const kvr_roofline *r, uint64_t i) {
+  static const char *const end[] = {", eager", ", warm", ", replicated"};
+  const char *layout = kvr_word_at(&r->layout, (uint64_t)kvr_at(r, R_LAYOUT, i));
+  for (size_t k = 0; k < sizeof end / sizeof *end; k++)
+    if (strlen(layout) >= strlen(end[k]) && !strcmp(layout + strlen(layout) - strlen(end[k]), end[k]))
+      return k + 1;
+  return 0;
+}
+
+/* Reads the KV (aliased slots do not) and has a time. */
+static bool is_read_time(const kvr_roofline *r, uint64_t i) {
+  return kvr_best_time(r, i) > 0 && kvr_kv_bytes(r, i) > 0;
+}
+
+/* Whether the times of two points can be held against each other: both measured or both modelled, run in one
+ * way, of one problem, and for two kernels of one layout. */
+static bool is_alike(const kvr_roofline *r, uint64_t i, uint64_t k) {
+  static const size_t problem[] = {R_PREFIX, R_HEADS, R_QUERIES, R_BATCH};
+  for (size_t c = 0; c < sizeof problem / sizeof *problem; c++)
+    if (kvr_at(r, problem[c], i) != kvr_at(r, problem[c], k)) return false;
+  if (isfinite(kvr_at(r, R_MEASURED, i)) != isfinite(kvr_at(r, R_MEASURED, k)) ||
+      how_of(r, i) != how_of(r, k))
+    return false;
+  return kvr_at(r, R_KERNEL, i) == kvr_at(r, R_KERNEL, k) || kvr_at(r, R_LAYOUT, i) == kvr_at(r, R_LAYOUT, k);
+}
+
+/* Whether a summary rather tells of point i: a longer prefix, measured before modelled, graphs before other
+ * ways, the faster. */
+static bool is_rather(const kvr_roofline *r, uint64_t i, uint64_t k) {
+  const double prefix = kvr_at(r, R_PREFIX, i) - kvr_at(r, R_PREFIX, k);
+  const int measured = isfinite(kvr_at(r, R_MEASURED, i)) - isfinite(kvr_at(r, R_MEASURED, k));
+  if (prefix != 0) return prefix > 0;
+  if (measured) return measured > 0;
+  if (how_of(r, i) != how_of(r, k)) return how_of(r, i) < how_of(r, k);
+  return kvr_best_time(r, i) < kvr_best_time(r, k);
+}
+
+static uint64_t find_fastest(const kvr_roofline *r) {
+  uint64_t best = UINT64_MAX;
   for (uint64_t i = 0; i < r->points.rows; i++)
-    if (kvr_best_time(r, i) > 0 && kvr_kv_bytes(r, i) > 0 && kvr_at(r, R_PREFIX, i) > longest)
-      longest = kvr_at(r, R_PREFIX, i);
-  for (uint64_t i = 0; i < r->points.rows; i++) {
-    double t = kvr_best_time(r, i);
-    if (!(t > 0) || !(kvr_kv_bytes(r, i) > 0) || kvr_at(r, R_PREFIX, i) != longest) continue;
-    if (e.fast == UINT64_MAX || t < kvr_best_time(r, e.fast)) e.fast = i;
-    if (e.slow == UINT64_MAX || t > kvr_best_time(r, e.slow)) e.slow = i;
-  }
+    if (is_read_time(r, i) && (best == UINT64_MAX || is_rather(r, i, best))) best = i;
+  return best;
+}
+
+/* The fastest, and the slowest of the points like it: another kernel on the same layout; where there is none,
+ * the same kernel on another layout. */
+static ends find_ends(const kvr_roofline *r) {
+  ends e = {find_fastest(r), UINT64_MAX};
+  if (e.fast == UINT64_MAX) return e;
+  e.slow = e.fast;
+  for (int others = 1; others >= 0 && e.slow == e.fast; others--)
+    for (uint64_t i = 0; i < r->points.rows; i++)
+      if (is_read_time(r, i) && is_alike(r, i, e.fast) &&
+          (kvr_at(r, R_KERNEL, i) != kvr_at(r, R_KERNEL, e.fast)) == (others > 0) &&
+          kvr_best_time(r, i) > kvr_best_time(r, e.slow))
+        e.slow = i;
   return e;
+}
+
+/* ", contiguous", where points differ in their layout. */
+static const char *on_layout(const kvr_roofline *r, uint64_t i, char text[100]) {
+  text[0] = '\0';
+  if (r->variant_count > 1)
+    (void)snprintf(text, 100, ", %.60s", kvr_word_at(&r->layout, (uint64_t)kvr_at(r, R_LAYOUT, i)));
+  return text;
 }
 
 static const char *told(const kvr_roofline *r, uint64_t i) {
@@ -396,22 +515,23 @@ static const char *told(const kvr_roofline *r, uint64_t i) {
 
 /* Several kernels have times. */
 static void find_two(const kvr_roofline *r, ends e) {
+  char layout[100];
   kvr_put_finding(
       r->job, "FIND_TIME",
-      "At prefix %s: fastest %s, %s (%s, %.1f times its floor); slowest %s, %s (%s, %.1f times its floor).",
-      kvr_count(kvr_at(r, R_PREFIX, e.fast)).text, kvr_kernel_of(r, e.fast),
+      "At prefix %s%s: fastest %s, %s (%s, %.1f times its floor); slowest %s, %s (%s, %.1f times its floor).",
+      kvr_count(kvr_at(r, R_PREFIX, e.fast)).text, on_layout(r, e.fast, layout), kvr_kernel_of(r, e.fast),
       kvr_time(kvr_best_time(r, e.fast)).text, told(r, e.fast),
       kvr_best_time(r, e.fast) / kvr_at(r, R_FLOOR, e.fast), kvr_kernel_of(r, e.slow),
       kvr_time(kvr_best_time(r, e.slow)).text, told(r, e.slow),
       kvr_best_time(r, e.slow) / kvr_at(r, R_FLOOR, e.slow));
   double dram = kvr_roof_named(r, r->bandwidth, r->bandwidths, "dram");
-  kvr_put_finding(r->job, "FIND_BANDWIDTH",
-                  "Useful KV bytes over time, at prefix %s: %s %s (%s), %s %s (%s). DRAM ceiling: %s.",
-                  kvr_count(kvr_at(r, R_PREFIX, e.fast)).text, kvr_kernel_of(r, e.fast),
-                  kvr_si(kvr_kv_bytes(r, e.fast) / kvr_best_time(r, e.fast), "B/s").text, told(r, e.fast),
-                  kvr_kernel_of(r, e.slow),
-                  kvr_si(kvr_kv_bytes(r, e.slow) / kvr_best_time(r, e.slow), "B/s").text, told(r, e.slow),
-                  kvr_si(dram, "B/s").text);
+  kvr_put_finding(
+      r->job, "FIND_BANDWIDTH",
+      "Useful KV bytes over time, at prefix %s%s: %s %s (%s), %s %s (%s). DRAM ceiling: %s.",
+      kvr_count(kvr_at(r, R_PREFIX, e.fast)).text, on_layout(r, e.fast, layout), kvr_kernel_of(r, e.fast),
+      kvr_si(kvr_kv_bytes(r, e.fast) / kvr_best_time(r, e.fast), "B/s").text, told(r, e.fast),
+      kvr_kernel_of(r, e.slow), kvr_si(kvr_kv_bytes(r, e.slow) / kvr_best_time(r, e.slow), "B/s").text,
+      told(r, e.slow), kvr_si(dram, "B/s").text);
 }
 
 /* One kernel has times: its layouts are what differs. */
@@ -434,8 +554,39 @@ static void find_one(const kvr_roofline *r, ends e) {
                   kvr_si(dram, "B/s").text);
 }
 
+/* No kernel has a time, but some have bounds: those at the longest prefix. */
+static void find_bounds(const kvr_roofline *r) {
+  char times[600] = "", rates[600] = "";
+  double longest = -1;
+  size_t at = 0, rate_at = 0;
+  for (uint64_t i = 0; i < r->points.rows; i++)
+    if (isfinite(kvr_bound(r, i)) && kvr_kv_bytes(r, i) > 0) longest = fmax(longest, kvr_at(r, R_PREFIX, i));
+  for (uint64_t i = 0; i < r->points.rows && at + 120 < sizeof times && rate_at + 120 < sizeof rates; i++) {
+    const double t = kvr_bound(r, i), bytes = kvr_kv_bytes(r, i);
+    if (!isfinite(t) || !(bytes > 0) || kvr_at(r, R_PREFIX, i) != longest) continue;
+    at += (size_t)snprintf(times + at, sizeof times - at, "%s%.60s %s", at ? ", " : "", kvr_kernel_of(r, i),
+                           kvr_time(t).text);
+    rate_at += (size_t)snprintf(rates + rate_at, sizeof rates - rate_at, "%s%.60s %s", rate_at ? ", " : "",
+                                kvr_kernel_of(r, i), kvr_si(bytes / t, "B/s").text);
+  }
+  kvr_put_finding(r->job, "FIND_TIME", "No time is known. Lower bounds of it at prefix %s: %s.",
+                  kvr_count(longest).text, times);
+  kvr_put_finding(r->job, "FIND_BANDWIDTH", "No rate is known. Upper bounds of it at prefix %s: %s.",
+                  kvr_count(longest).text, rates);
+}
+
+static bool has_read_bounds(const kvr_roofline *r) {
+  for (uint64_t i = 0; i < r->points.rows; i++)
+    if (isfinite(kvr_bound(r, i)) && kvr_kv_bytes(r, i) > 0) return true;
+  return false;
+}
+
 static void find_times(const kvr_roofline *r) {
   ends e = find_ends(r);
+  if (e.fast == UINT64_MAX && has_read_bounds(r)) {
+    find_bounds(r);
+    return;
+  }
   if (e.fast == UINT64_MAX) {
     bool times = false, aliased = false;
     for (uint64_t i = 0; i < r->points.rows; i++) {
@@ -486,26 +637,54 @@ static void find_ridge(const kvr_roofline *r) {
 /* ---- the first page ---- */
 
 static void cover_counts(const kvr_roofline *r, kvr_cover *c) {
-  uint64_t measured = 0, modelled = 0, neither = 0;
+  uint64_t measured = 0, modelled = 0, bounded = 0, neither = 0;
+  char bounds[80] = "", names[600];
   for (uint64_t i = 0; i < r->points.rows; i++) {
     bool m = isfinite(kvr_at(r, R_MEASURED, i)), t = isfinite(kvr_at(r, R_TIME, i));
     measured += m;
     modelled += t;
-    neither += !m && !t;
+    bounded += isfinite(kvr_bound(r, i)) ? 1u : 0u;
+    neither += !m && !t && !isfinite(kvr_bound(r, i));
   }
-  kvr_cover_row(c, "Points", "%s: %s with a measured time, %s with a modelled one, %s with a floor only",
+  if (bounded)
+    (void)snprintf(bounds, sizeof bounds, ", %s with a lower bound only", kvr_count((double)bounded).text);
+  kvr_cover_row(c, "Points", "%s: %s with a measured time, %s with a modelled one%s, %s with a floor only",
                 kvr_count((double)r->points.rows).text, kvr_count((double)measured).text,
-                kvr_count((double)modelled).text, kvr_count((double)neither).text);
+                kvr_count((double)modelled).text, bounds, kvr_count((double)neither).text);
+  if (*kvr_bounded(r, names, sizeof names))
+    kvr_cover_row(c, "No time of", "%s: bounds only, which are no prediction", names);
 }
 
 /* The source, and the layouts that points really have. */
 static void cover_layouts(const kvr_roofline *r, kvr_cover *c) {
   char text[600] = "";
+  const char *source = r->layout_source; /* a file's name, or a layout's own */
   size_t at = 0;
-  for (uint64_t k = 0; k < r->layout.n && at + 80 < sizeof text; k++)
+  for (uint64_t k = 0; k < r->layout.n && at + 80 < sizeof text; k++) {
     at += (size_t)snprintf(text + at, sizeof text - at, "%s%.60s", at ? "; " : "", kvr_word_at(&r->layout, k));
-  if (r->layout.n == 1 && !strcmp(text, r->layout_source)) text[0] = '\0';
-  kvr_cover_row(c, "Layouts", "%s%s%s", r->layout_source, *text && *r->layout_source ? ": " : "", text);
+    if (!strcmp(kvr_word_at(&r->layout, k), source)) source = "";
+  }
+  kvr_cover_row(c, "Layouts", "%s%s%s", source, *text && *source ? ": " : "", text);
+}
+
+/* What T3 of each layout rests on, or that it is missing and why. */
+static void cover_scatter(const kvr_roofline *r, kvr_cover *c) {
+  char text[1000] = "";
+  size_t at = 0;
+  for (uint64_t k = 0; k < r->layout.n && at + 300 < sizeof text; k++) {
+    bool missing = false, used = false;
+    for (uint64_t i = 0; i < r->points.rows; i++) {
+      if (kvr_at(r, R_LAYOUT, i) != (double)k || kvr_is_aliased(r, i)) continue;
+      used |= isfinite(kvr_at(r, R_T4, i));
+      missing |= kvr_lacks_t3(r, i);
+    }
+    if (!used || (!missing && !r->t3_source.n)) continue;
+    at += (size_t)snprintf(
+        text + at, sizeof text - at, "%s%.60s: %.200s", at ? "; " : "", kvr_word_at(&r->layout, k),
+        r->t3_source.n ? kvr_word_at(&r->t3_source, k)
+                       : "missing, as the file does not say what its rows cost: scatter is within placement");
+  }
+  if (*text) kvr_cover_row(c, "T3 (scatter)", "%s", text);
 }
 
 static void cover_not_measured(const kvr_roofline *r, kvr_cover *c) {
@@ -548,6 +727,28 @@ static void cover_roofs(const kvr_roofline *r, kvr_cover *c) {
   kvr_cover_row(c, "Roofs", "%s", *text ? text : "none known");
 }
 
+/* What is said of each kernel begins on a line of its own. */
+static void break_verdict(const kvr_roofline *r, char *verdict) {
+  for (uint64_t k = 0; k < r->kernel.n; k++) {
+    char opening[160];
+    (void)snprintf(opening, sizeof opening, ". %.120s is ", kvr_word_at(&r->kernel, k));
+    for (char *at = strstr(verdict, opening); at; at = strstr(at + 1, opening)) at[1] = '\n';
+  }
+}
+
+/* Which card, and whether others ran beside it; only measured datasets say so. */
+static kv_status cover_device(const kvr_roofline *r, kvr_cover *c, kv_error *err) {
+  char pci[64] = "";
+  double device = NAN, together = 1;
+  kv_status st = kvr_text_attribute(&r->job->src, "pci", pci, sizeof pci, err);
+  if (!st) st = kvr_number_attribute(&r->job->src, "device", &device, err);
+  if (!st) st = kvr_number_attribute(&r->job->src, "devices_at_once", &together, err);
+  if (st || isnan(device)) return st;
+  if (together > 1) kvr_cover_row(c, "Card", "device %.0f, %s, one of %.0f measured at once", device, pci, together);
+  else kvr_cover_row(c, "Card", "device %.0f, %s", device, pci);
+  return KV_OK;
+}
+
 static kv_status write_cover(const kvr_roofline *r, kv_error *err) {
   kvr_cover *c = calloc(1, sizeof *c);
   char history[2048] = "", driver[200] = "", clocks[200] = "", missing[1000];
@@ -559,6 +760,7 @@ static kv_status write_cover(const kvr_roofline *r, kv_error *err) {
   (void)snprintf(c->title, sizeof c->title, "%s: %.0f queries x %.0f heads",
                  *r->gpu_name ? r->gpu_name : r->gpu, r->queries, r->heads);
   memcpy(c->verdict, r->verdict, sizeof c->verdict);
+  break_verdict(r, c->verdict);
   (void)snprintf(
       c->problem, sizeof c->problem,
       "The problem: %.0f tree queries, %.0f heads on this GPU, batch %.0f, against a prefix of KV rows of "
@@ -568,11 +770,14 @@ static kv_status write_cover(const kvr_roofline *r, kv_error *err) {
   kvr_missing_values(r, missing, sizeof missing);
   kvr_cover_row(c, "GPU", "%s (%s)", *r->gpu_name ? r->gpu_name : "not recorded", r->gpu);
   kvr_cover_row(c, "Status", "%s", r->status);
-  if (*driver || *clocks) kvr_cover_row(c, "Driver, clocks", "%s  %s", driver, clocks);
+  if (*driver && *clocks) kvr_cover_row(c, "Driver, clocks", "%s  %s", driver, clocks);
+  else if (*driver) kvr_cover_row(c, "Driver", "%s", driver);
+  if (!st) st = cover_device(r, c, err);
   cover_roofs(r, c);
   cover_kernels(r, c);
   cover_counts(r, c);
   cover_layouts(r, c);
+  cover_scatter(r, c);
   cover_not_measured(r, c);
   kvr_cover_row(c, "Not known", "%s",
                 *missing ? missing : "nothing is missing in the description of this GPU");
@@ -646,6 +851,7 @@ kv_status kvr_export_roofline(kvr_job *job, kv_error *err) {
   r->job = job;
   kv_status st = read_attributes(r, err);
   if (!st) st = kvr_table_load(&job->src, "points", point_columns, R_COLUMNS, &r->points, err);
+  if (!st) st = read_bounds(r, err);
   if (!st) st = read_words(r, err);
   if (!st) st = check_rows(r, err);
   if (!st) st = check_indices(r, err);

@@ -147,6 +147,7 @@ static kv_status export_dataset(const char *dataset, kvr_job *job, kv_error *err
   else if (!strcmp(kind, "kvwhatif-1")) st = kvr_export_whatif(job, err);
   else if (!strcmp(kind, "audit-1")) st = kvr_export_audit(job, err);
   else if (!strcmp(kind, "kvsweep-1")) st = kvr_export_sweep(job, err);
+  else if (!strcmp(kind, "kvplanted-1")) st = kvr_export_selftest(job, err);
   else if (!strcmp(kind, "kvceilings-1")) st = kvr_export_calibration(job, err);
   else
     st = kv_fail(err, KV_ERR_INPUT, "%s: is a '%.40s' file, of which there is no report; a report is made of a dataset of `kvsim replay`, `whatif` or "

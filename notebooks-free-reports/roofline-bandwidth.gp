@@ -29,6 +29,8 @@ if (!strlen(NOTE)) {
        for [s = 0:int(SERIES) - 1] '' index s using 1:8:9:10 with yerrorbars pt 0 lw 1.2 dt 1 lc rgb colour(SERIES_KERNEL[s + 1]), \
        for [s = 0:int(SERIES) - 1] '' index s using 1:8 with linespoints pt filled(SERIES_KERNEL[s + 1]) ps 1 \
          lw 1.8 dt dash(SERIES_VARIANT[s + 1]) lc rgb colour(SERIES_KERNEL[s + 1]), \
+       for [s = 0:int(SERIES) - 1] '' index s using 1:22:(0):(BELOW_BOUND * $22) with vectors lw 1.4 lc rgb colour(SERIES_KERNEL[s + 1]), \
+       for [s = 0:int(SERIES) - 1] '' index s using 1:22 with points pt 2 ps 1 lw 1.6 lc rgb colour(SERIES_KERNEL[s + 1]), \
        @KERNEL_KEY, @VARIANT_READ_KEY, @STATUS_KEY
 }
 unset multiplot

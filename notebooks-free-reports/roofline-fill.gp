@@ -2,7 +2,7 @@
 # idle to the same work over all of them. Axes are 1 to 10,000 blocks and 1 us to 100 ms, wider where a point lies outside.
 TITLE = "Fill: blocks against time"
 FINDING = FIND_FILL
-NOTE = MEASURED + MODELLED > 0 ? "" : "This dataset holds no point with a time."
+NOTE = MEASURED + MODELLED + BOUNDED > 0 ? "" : "This dataset holds no point with a time or a bound."
 load 'page.gp'
 if (!strlen(NOTE)) {
   KEY_COLUMNS = 4
@@ -12,6 +12,7 @@ if (!strlen(NOTE)) {
     for [k = 0:int(KERNELS) - 1] keyentry with points pt filled(k) ps 1.1 lc rgb colour(k) title KERNEL_NAME[k + 1], \
     keyentry with points pt 7 ps 1 lc rgb GREY title MEASURED > 0 ? "measured" : "", \
     keyentry with points pt 6 ps 1 lw 1.4 lc rgb GREY title MODELLED > 0 ? "modelled" : "", \
+    keyentry with points pt 2 ps 1 lw 1.6 lc rgb GREY title BOUNDED > 0 ? "bound, not a time" : "", \
     keyentry with lines lw 1.4 dt 2 lc rgb GREY title FILL_BEST > 0 ? "its work over all SMs" : ""
   load 'key-close.gp'
   set lmargin at screen 0.108
@@ -38,6 +39,8 @@ if (!strlen(NOTE)) {
        for [k = 0:int(KERNELS) - 1] '' index k using ($1 * side(k)):2 with lines lw 0.8 lc rgb colour(k), \
        for [k = 0:int(KERNELS) - 1] '' index k using ($1 * side(k)):3:4 with points pt hollow(k) ps variable lw 1.4 lc rgb colour(k), \
        for [k = 0:int(KERNELS) - 1] '' index k using ($1 * side(k)):2:4 with points pt filled(k) ps variable lc rgb colour(k), \
+       for [k = 0:int(KERNELS) - 1] 'fill.tsv' index k using ($1 * side(k)):5:(0):(ABOVE_BOUND * $5) with vectors lw 1.4 lc rgb colour(k), \
+       for [k = 0:int(KERNELS) - 1] '' index k using ($1 * side(k)):5 with points pt 2 ps 1 lw 1.6 lc rgb colour(k), \
        for [k = 0:int(KERNELS) - 1] 'fill-best.tsv' using ($5 == k ? $1 * side(k) : NaN):2:($3 - $1 * side(k)):($4 - $2) with vectors filled lw 1.4 dt 2 lc rgb colour(k)
 }
 unset multiplot

@@ -35,7 +35,7 @@ if (LADDER_ROWS > 0) {
        'ladder.tsv' using 2:($3 < $2 ? $1 + H + 0.08 : NaN):5 with labels left offset 0.6,0 font FACE.",9" tc rgb "#a04000", \
        'ladder-end.tsv' using 7:1 with points pt 12 ps 1.3 lw 1.6 lc rgb INK title MODELLED > 0 ? "modelled" : "", \
        '' using 4:1:5:6 with xerrorbars pt 13 ps 1.3 lw 1.4 lc rgb INK title MEASURED > 0 ? "measured" : "", \
-       '' using (larger(larger($4 > 0 ? $4 : 0, $7 > 0 ? $7 : 0), $3)):1:8 with labels left offset 1.4,0 font FACE.",9.5", \
+       '' using (larger(larger($4 > 0 ? $4 : 0, $7 > 0 ? $7 : 0), larger($9, $3))):1:8 with labels left offset 1.4,0 font FACE.",9.5", \
        for [c = 1:7] keyentry with boxes fs solid 1 border lc rgb INK fc rgb word(CAUSE, c) title CAUSE_KNOWN[c] > 0 ? word(NAMES, c) : ""
 }
 unset multiplot

@@ -50,6 +50,9 @@ if (!strlen(NOTE)) {
          lw 0.8 dt dash(SERIES_VARIANT[s + 1]) lc rgb colour(SERIES_KERNEL[s + 1]), \
        for [s = 0:int(SERIES) - 1] '' index s using ($2 * side(SERIES_KERNEL[s + 1])):3:20 with points \
          pt filled(SERIES_KERNEL[s + 1]) ps variable lc rgb colour(SERIES_KERNEL[s + 1]), \
+       for [s = 0:int(SERIES) - 1] '' index s using ($2 * side(SERIES_KERNEL[s + 1])):21:(0):(BELOW_BOUND * $21) with vectors \
+         lw 1.4 lc rgb colour(SERIES_KERNEL[s + 1]), \
+       for [s = 0:int(SERIES) - 1] '' index s using ($2 * side(SERIES_KERNEL[s + 1])):21 with points pt 2 ps 1 lw 1.6 lc rgb colour(SERIES_KERNEL[s + 1]), \
        @KERNEL_KEY, @VARIANT_KEY, @STATUS_KEY
 }
 unset multiplot

@@ -12,7 +12,7 @@ if (!strlen(NOTE)) {
   Y_LOW = TIME_LOW > 0 ? smaller(1.0, decade_below(TIME_LOW)) : 1.0
   Y_HIGH = TIME_HIGH > 0 ? larger(1e5, decade_above(TIME_HIGH * 1.01)) : 1e5
 
-  ENTRIES = 1 + (MEASURED > 0) + (MODELLED > 0) + (T2_KNOWN > 0) + (T4_KNOWN > 0) + int(VARIANTS)
+  ENTRIES = 1 + (MEASURED > 0) + (MODELLED > 0) + (BOUNDED > 0) + (T2_KNOWN > 0) + (T4_KNOWN > 0) + int(VARIANTS)
   COLUMNS = ENTRIES <= 8 ? 4 : 5
   ROWS = int(larger(2, ceil(ENTRIES / (COLUMNS * 1.0))))
 
@@ -27,6 +27,7 @@ if (!strlen(NOTE)) {
   plot 2 notitle, \
     keyentry with points pt 7 ps 1 lc rgb INK title MEASURED > 0 ? "measured" : "", \
     keyentry with points pt 6 ps 1 lw 1.4 lc rgb INK title MODELLED > 0 ? "modelled" : "", \
+    keyentry with points pt 2 ps 1 lw 1.6 lc rgb INK title BOUNDED > 0 ? "bound, not a time" : "", \
     keyentry with lines lw 2.4 dt 1 lc rgb "#9a9a9a" title "floor T0", \
     keyentry with lines lw 1.2 dt 2 lc rgb GREY title T2_KNOWN > 0 ? "T2: with its own work" : "", \
     keyentry with lines lw 1.2 dt 3 lc rgb GREY title T4_KNOWN > 0 ? "T4: and placement" : "", \
@@ -75,6 +76,9 @@ if (!strlen(NOTE)) {
            pt 0 lw 1.2 dt 1 lc rgb colour(p), \
          for [s = 0:int(SERIES) - 1] '' index s using 1:(SERIES_KERNEL[s + 1] == p ? $13 : NaN) with linespoints \
            pt filled(p) ps 0.9 lw 1.8 dt dash(SERIES_VARIANT[s + 1]) lc rgb colour(p), \
+         for [s = 0:int(SERIES) - 1] '' index s using 1:(SERIES_KERNEL[s + 1] == p ? $23 : NaN):(0):(ABOVE_BOUND * $23) with vectors \
+           lw 1.4 lc rgb colour(p), \
+         for [s = 0:int(SERIES) - 1] '' index s using 1:(SERIES_KERNEL[s + 1] == p ? $23 : NaN) with points pt 2 ps 0.9 lw 1.6 lc rgb colour(p), \
          2e-30 notitle
   }
 }

@@ -50,7 +50,12 @@ VARIANT_KEY = 'for [v = 0:int(VARIANTS) - 1] keyentry with lines lw 1.8 dt dash(
 VARIANT_READ_KEY = 'for [v = 0:int(VARIANTS) - 1] keyentry with lines lw 1.8 dt dash(v) lc rgb INK title VARIANT_READS[v + 1] ? VARIANT_NAME[v + 1] : ""'
 STATUS_KEY = 'keyentry with points pt 7 ps 1 lc rgb GREY title MEASURED > 0 ? "measured (whisker: range)" : "", '. \
   'keyentry with points pt 6 ps 1 lw 1.4 lc rgb GREY title MODELLED > 0 ? "modelled" : "", '. \
+  'keyentry with points pt 2 ps 0.9 lw 1.6 lc rgb GREY title BOUNDED > 0 ? "bound, not a time" : "", '. \
   'keyentry with points pt 1 ps 0.9 lw 1.2 lc rgb GREY title "floor T0"'
+
+# A bound is a cross with an arrow to the side where the time, or the rate, must lie: 0.35 of a decade.
+ABOVE_BOUND = 10 ** 0.35 - 1
+BELOW_BOUND = 10 ** -0.35 - 1
 
 # "a~b" as "a b": words of a list that hold a blank.
 join_blank(w) = strstrt(w, "~") ? join_blank(substr(w, 1, strstrt(w, "~") - 1)." ".substr(w, strstrt(w, "~") + 1, strlen(w))) : w

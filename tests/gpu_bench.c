@@ -105,6 +105,7 @@ static void build(arena *a, const setup *s) {
   GPU(cudaMalloc((void **)&a->indptr, (MOST_BATCH + 1) * 8));
   GPU(cudaMalloc(&a->flush, FLUSH));
   GPU(cudaMemset(a->flush, 1, FLUSH));
+  GPU(cudaDeviceSynchronize()); /* the stream does not wait for the default one */
 }
 
 static int ascending(const void *x, const void *y) {
@@ -135,6 +136,7 @@ static void measure(arena *a, const setup *s, kvk_kind kind, const kvk_options *
   uint64_t indptr[MOST_BATCH + 1];
   for (int i = 0; i <= batch; i++) indptr[i] = (uint64_t)i * (uint64_t)prefix;
   GPU(cudaMemcpy(a->indptr, indptr, ((size_t)batch + 1) * 8, cudaMemcpyHostToDevice));
+  GPU(cudaDeviceSynchronize());
   const kvk_problem p = {.batch = batch, .queries = s->queries, .heads = heads, .latent = 512, .rope = 64, .scale = 0.0721688f,
                          .q = a->q, .q_row_stride = 576, .kv = a->kv, .kv_row_stride = 576, .indptr = a->indptr,
                          .slots = a->slots[layout], .tree_slots = a->tree, .mask_kind = KVK_MASK_CHAIN,

@@ -42,6 +42,7 @@ void gpu_upload(const kvk_case *h, int64_t shift, int64_t pool_rows, gpu_case *d
   GPU(cudaMalloc(&d->arrays[8], rows * sizeof(float) + 16));
   GPU(cudaMemset(d->arrays[7], 0xff, rows * KVK_LATENT * 2));
   GPU(cudaMemset(d->arrays[8], 0xff, rows * sizeof(float)));
+  GPU(cudaDeviceSynchronize()); /* the kernels' stream does not wait for copies and fills of the default one */
   d->problem = *p;
   d->problem.q = d->arrays[0];
   d->problem.kv = d->arrays[1];
@@ -66,6 +67,7 @@ void gpu_workspace(gpu_case *d, kvk_kind kind, const kvk_options *options) {
   }
   GPU(cudaMalloc(&d->workspace, d->workspace_bytes + 16));
   GPU(cudaMemset(d->workspace, 0xff, d->workspace_bytes));
+  GPU(cudaDeviceSynchronize());
 }
 
 void gpu_free(gpu_case *d) {

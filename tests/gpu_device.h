@@ -23,6 +23,9 @@ void gpu_upload(const kvk_case *host, int64_t shift, int64_t pool_rows, gpu_case
 void gpu_workspace(gpu_case *device, kvk_kind kind, const kvk_options *options);
 void gpu_free(gpu_case *device);
 
+/* Each planted kernel once, on small lists: for compute-sanitizer, and for CUDA's own errors. Returns how many. */
+unsigned gpu_run_plants(void *stream);
+
 /* Enqueues a kernel that reads `bytes` of `buffer`. */
 void gpu_flush(const void *buffer, size_t bytes, void *stream);
 

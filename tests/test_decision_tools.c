@@ -182,6 +182,31 @@ static void slower_points_miss_the_bar(void) {
   kva_compare_free(&c);
 }
 
+/* Older files of modelled points have a bound in `time` where there is no T7. */
+static void bounds_of_older_files_are_no_times(void) {
+  const double none[2] = {NAN, NAN}, time[2] = {1e-3, 2e-3}, t7[2] = {1e-3, NAN};
+  static const char *const file[2] = {"old-1.h5", "old-2.h5"};
+  char path[2][300];
+  kva_comparison c;
+  for (int k = 0; k < 2; k++) {
+    dataset(file[k], 1e-3, 1e-3, 1e-3, 4096);
+    (void)snprintf(path[k], sizeof path[k], "%s", kv_tmp(file[k]));
+    hid_t h = H5Fopen(path[k], H5F_ACC_RDWR, H5P_DEFAULT);
+    CU_ASSERT_FATAL(h >= 0);
+    CU_ASSERT(H5Ldelete(h, "points/measured", H5P_DEFAULT) >= 0 &&
+              H5Ldelete(h, "points/time", H5P_DEFAULT) >= 0);
+    CU_ASSERT_EQUAL(kv_h5_write(h, "points/measured", H5T_IEEE_F64LE, 2, none, "s", "x", KV_H5_SMALL, NULL),
+                    KV_OK);
+    CU_ASSERT_EQUAL(kv_h5_write(h, "points/time", H5T_IEEE_F64LE, 2, time, "s", "x", KV_H5_SMALL, NULL),
+                    KV_OK);
+    CU_ASSERT_EQUAL(kv_h5_write(h, "points/t7", H5T_IEEE_F64LE, 2, t7, "s", "x", KV_H5_SMALL, NULL), KV_OK);
+    (void)H5Fclose(h);
+  }
+  CU_ASSERT_EQUAL_FATAL(kva_compare(path[0], path[1], &c, NULL), KV_OK);
+  CU_ASSERT(c.n == 1 && !strcmp(c.pair[0].kernel, "a") && c.only[0] == 1 && c.only[1] == 1);
+  kva_compare_free(&c);
+}
+
 /* ---- diagnose ---- */
 
 /* Counters of SGLang's Triton kernel (v0.4.3) on an H200: 131072 tokens, 8 heads. */
@@ -218,6 +243,15 @@ static void an_ncu_csv_is_read_in_both_forms(void) {
   NEAR(p.kernel[0].m[KVA_M_DURATION], 1500.5e-6, 1e-12);
   NEAR(p.kernel[1].m[KVA_M_DURATION], 2e-6, 1e-12);
   kva_profile_free(&p);
+  /* Nsight Compute 2025.3's full set on an H200 counts operations, not instructions */
+  CU_ASSERT_EQUAL_FATAL(
+      kva_profile_read(text_file("o.csv", "\"ID\",\"Kernel Name\",\"gpu__time_duration.sum\",\"sm__ops_path_tensor_src_fp16_dst_fp32.sum\","
+                                          "\"sm__ops_path_tensor_src_bf16_dst_fp32.sum\"\n\"\",\"\",\"us\",\"\",\"\"\n"
+                                          "\"0\",\"a\",\"97.5\",\"0\",\"22,917,120,000\"\n\"1\",\"b\",\"97.5\",\"40960\",\"0\"\n"),
+                       &p, NULL),
+      KV_OK);
+  CU_ASSERT(p.n == 2 && p.kernel[0].m[KVA_M_TENSOR] == 5595000 && p.kernel[1].m[KVA_M_TENSOR] == 10);
+  kva_profile_free(&p);
   CU_ASSERT_EQUAL(kva_profile_read(text_file("x.csv", "\"ID\",\"Kernel Name\"\n\"0\",\"a\"\n"), &p, NULL),
                   KV_ERR_INPUT);
   CU_ASSERT_EQUAL(kva_profile_read(text_file("x.csv", "hello\n"), &p, NULL), KV_ERR_INPUT);
@@ -237,6 +271,7 @@ static void the_verdict_is_not_latency(void) {
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "an idle memory says nothing about latency"));
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "scatter: not known"));
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "not in the csv: matrix instructions"));
+  CU_ASSERT(strstr(out, " 15.83 ms\n") && strstr(out, " 152 MB\n") && strstr(out, "stall: wait "));
   free(out);
   CU_ASSERT_EQUAL(roofline("diagnose --csv w.csv --json | grep -c roofline-diagnose"), 0);
   CU_ASSERT_EQUAL(roofline("diagnose"), 2);
@@ -290,15 +325,53 @@ static void each_dataset_has_its_report(void) {
                   0);
 }
 
+/* Every kernel has its panel, however many there are: six a page. */
+static void a_step_shows_all_its_kernels(void) {
+  kva_step_rest rest;
+  kva_step_point p[7 * 2];
+  const kva_step_labels labels = {"a_gpu", "modelled, uncalibrated", 61, 1};
+  char *text = NULL;
+  if (kv_run(NULL, NULL, "command -v gnuplot")) return;
+  CU_ASSERT_EQUAL_FATAL(kva_step_read(text_file("parts", "moe 5\ngemm 2.5 10\n"), &rest, NULL), KV_OK);
+  for (unsigned i = 0; i < 14; i++) {
+    p[i] = (kva_step_point){.prefix = 4096u << (i % 2),
+                            .attention = 1e-4 * (1 + i),
+                            .low = 0.5e-4 * (1 + i),
+                            .high = 2e-4 * (1 + i),
+                            .floor = 1e-5};
+    (void)snprintf(p[i].kernel, sizeof p[i].kernel, "kernel_%c", 'a' + (char)(i / 2));
+    kva_step_sum(&p[i], 61, &rest, 1);
+  }
+  CU_ASSERT_EQUAL_FATAL(kva_step_write(p, 14, &rest, &labels, kv_tmp("seven.h5"), "test", NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(roofline("report seven.h5 -q -o seven"), 0);
+  CU_ASSERT_EQUAL(
+      kv_run(NULL, NULL, "cd %s/seven && test -s seven-02-step.png && test -s seven-03-step-2.png",
+             kv_tmp("")),
+      0);
+  CU_ASSERT_EQUAL(kv_run(&text, NULL, "cd %s/seven && ls | wc -l", kv_tmp("")), 0);
+  CU_ASSERT_EQUAL(atoi(text), 4); /* and the first page, and the PDF */
+  free(text);
+  if (kv_run(&text, NULL, "pdftotext -layout %s/seven/seven.pdf -", kv_tmp("")) == 0) {
+    for (char k = 'a'; k <= 'g'; k++) {
+      const char name[] = {'k', 'e', 'r', 'n', 'e', 'l', '_', k, 0};
+      CU_ASSERT_PTR_NOT_NULL(strstr(text, name));
+    }
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "kernels 5 to 7 of 7"));
+  }
+  free(text);
+}
+
 void suite_decision_tools(void) {
   static const kv_test_case cases[] = {{"csv", csv_cells_are_cut},
                                        {"step", a_step_adds_up},
                                        {"profiles", profiles_become_components},
                                        {"told step", the_told_step_is_met},
                                        {"compare", slower_points_miss_the_bar},
+                                       {"older bounds", bounds_of_older_files_are_no_times},
                                        {"ncu csv", an_ncu_csv_is_read_in_both_forms},
                                        {"verdict", the_verdict_is_not_latency},
                                        {"impossible", the_impossible_is_told},
+                                       {"kernels of a step", a_step_shows_all_its_kernels},
                                        {"reports", each_dataset_has_its_report},
                                        {NULL, NULL}};
   kv_suite("decision_tools", cases);

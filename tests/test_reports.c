@@ -221,6 +221,49 @@ static void a_modelled_roofline_says_so(void) {
   keep(file, "roofline-modelled");
 }
 
+/* Kernels that have a bound and no time: marked as such, and neither the slowest, nor the nearest to a roof,
+ * nor without gain. `older`: the bound stands in `time`, as it once did. */
+static void expect_bounds(bool older) {
+  kv_error err = {0};
+  const fixture_roofline f = {.kernels = 3, .layouts = 1, .prefixes = 3, .modelled = true};
+  const char *file = kv_tmp("bounded.h5");
+  CU_ASSERT_EQUAL_FATAL(fixture_roofline_write(file, &f), KV_OK);
+  hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(h >= 0);
+  const double ms = 1e-3, b = 30e-3; /* of the first kernel a bound above all times */
+  const double time[9] = {NAN, NAN, NAN, ms, ms, ms, ms, 2 * ms, 3 * ms},
+               older_time[9] = {b, b, b, ms, ms, ms, ms, 2 * ms, 3 * ms},
+               bound[9] = {b, b, b, NAN, NAN, NAN, NAN, NAN, NAN};
+  CU_ASSERT(H5Ldelete(h, "points/time", H5P_DEFAULT) >= 0 && H5Ldelete(h, "points/t7", H5P_DEFAULT) >= 0);
+  CU_ASSERT_EQUAL(kv_h5_write(h, "points/time", H5T_IEEE_F64LE, 9, older ? older_time : time, "s", "x",
+                              KV_H5_SMALL, NULL),
+                  KV_OK);
+  CU_ASSERT_EQUAL(kv_h5_write(h, "points/t7", H5T_IEEE_F64LE, 9, time, "s", "x", KV_H5_SMALL, NULL), KV_OK);
+  if (!older)
+    CU_ASSERT_EQUAL(
+        kv_h5_write(h, "points/time_at_least", H5T_IEEE_F64LE, 9, bound, "s", "x", KV_H5_SMALL, NULL), KV_OK);
+  (void)H5Fclose(h);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("bounded"), &err), KV_OK);
+  char *text = pdf_text(kv_tmp("bounded/bounded.pdf"));
+  if (text) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "6 with a modelled one, 3 with a lower bound only"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "extend_serial: bounds only, which are no prediction"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "bound: at least 30.0 ms"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "bound, not a time"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "slowest split_verify, 3.00 ms"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "No time, so not here: extend_serial."));
+    CU_ASSERT_PTR_NULL(strstr(text, "Nearest to a roof: extend_serial"));
+  }
+  free(text);
+  if (!older) keep(file, "roofline-bounded");
+}
+
+static void bounds_are_no_predictions(void) {
+  if (!has_gnuplot()) return;
+  expect_bounds(false);
+  expect_bounds(true);
+}
+
 static void a_roofline_without_points_or_ceilings_is_valid(void) {
   if (!has_gnuplot()) return;
   kv_error err = {0};
@@ -292,6 +335,28 @@ static void clocks_and_gains_have_pages(void) {
   CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "points/gain_serial_low"));
 }
 
+/* The roof that is nearest may be the flat one; a card of several is named; layouts told apart by name need no batch. */
+static void measured_beside_another_card(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char file[1024], *text;
+  strcpy(file, kv_tmp("pair.h5"));
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-verify-64.h5"), file), 0);
+  hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(h >= 0);
+  CU_ASSERT_EQUAL(kv_h5_put_i64(h, "device", 1, NULL), KV_OK);
+  CU_ASSERT_EQUAL(kv_h5_put_i64(h, "devices_at_once", 2, NULL), KV_OK);
+  CU_ASSERT_EQUAL(kv_h5_put_str(h, "pci", "0000:00:07.0", NULL), KV_OK);
+  (void)H5Fclose(h);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("pair"), &err), KV_OK);
+  if ((text = pdf_text(kv_tmp("pair/pair.pdf")))) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "device 1, 0000:00:07.0, one of 2 measured at once"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "of the matrix units'."));
+    CU_ASSERT_PTR_NULL(strstr(text, "Driver, clocks")); /* clocks have a page of their own */
+  }
+  free(text);
+}
+
 /* Measured runs: layouts side by side with intervals, resources, levels, fill, from files that this project measured. */
 static void measured_runs_show_layouts_and_resources(void) {
   static const char *const figures[] = {"summary", "roofline",  "levels", "bandwidth", "time",     "layouts",    "ladder",
@@ -305,21 +370,41 @@ static void measured_runs_show_layouts_and_resources(void) {
   CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-verify-8.h5"), verify), 0);
   CU_ASSERT_EQUAL_FATAL(report(aged, kv_tmp("aged"), &err), KV_OK);
   expect_report(kv_tmp("aged"), "aged", figures, 13);
-  if ((text = pdf_text(kv_tmp("aged/aged.pdf")))) CU_ASSERT_PTR_NOT_NULL(strstr(text, "random at prefix 192,473, 1.039 (1.038"));
+  if ((text = pdf_text(kv_tmp("aged/aged.pdf")))) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "random at prefix 192,473, 1.039 (1.038"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "recorded: missing, as the file does not say")); /* T3 */
+  }
+  free(text);
+  static const char *const sources[] = {"1 by definition", "gather of the same slots", "gathers",
+                                        "none: aliased"};
+  hid_t file = H5Fopen(aged, H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(file >= 0);
+  if (H5Lexists(file, "layouts/t3_source", H5P_DEFAULT) > 0)
+    (void)H5Ldelete(file, "layouts/t3_source", H5P_DEFAULT);
+  CU_ASSERT_EQUAL(kv_h5_write_strings(file, "layouts/t3_source", 4, sources, "x", NULL), KV_OK);
+  (void)H5Fclose(file);
+  CU_ASSERT_EQUAL_FATAL(report(aged, kv_tmp("aged"), &err), KV_OK);
+  if ((text = pdf_text(kv_tmp("aged/aged.pdf"))))
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "recorded: gather of the same slots; random: gathers"));
   free(text);
   CU_ASSERT_EQUAL_FATAL(report(verify, kv_tmp("verify"), &err), KV_OK);
   if ((text = pdf_text(kv_tmp("verify/verify.pdf")))) {
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "18 of 20 points leaves 1 out"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "L1 by extend_serial_32x64, 61 %")); /* counted wavefronts of one SM */
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "keeps 8 of 132 SMs busy"));
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "split_verify, 37 % of the DRAM's"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "split_verify, 39 % of the matrix units'"));
+    CU_ASSERT_PTR_NULL(strstr(text, "contiguous: contiguous")); /* no layout file was read */
     /* the run on aliased slots takes 126 us: no time of reading 1.73 TB/s */
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "split_verify 1.66 TB/s"));
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "fastest split_verify, 132 us"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "189,440, contiguous: fastest split_verify, 132 us"));
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(text, "slowest extend_serial_32x32,")); /* 33.8 ms are of an eager run on random rows */
+    CU_ASSERT(strstr(text, "33.3 ms (measured, 715.8 times") && !strstr(text, "33.8 ms"));
     CU_ASSERT_PTR_NULL(strstr(text, "1.73 TB/s"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "20 runs on slots aliased to"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "128k")); /* a stretch of the clocks' page */
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "split_verify is 2.83x")); /* the verdict's last sentence is not cut */
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "split_verify is 2.83x"));
+    CU_ASSERT_PTR_NULL(strstr(text, "no effect…")); /* the verdict's last sentence is not cut */
   }
   free(text);
   keep(aged, "roofline-aged");
@@ -393,6 +478,71 @@ static void validation_shows_kernels_and_gains(void) {
   (void)H5Fclose(h);
   CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("valid-2"), &err), KV_OK);
   expect_report(kv_tmp("valid-2"), "valid", figures, 2);
+}
+
+/* Planted causes: judged, not judged, missed and modelled. */
+static void planted_causes_have_a_page(void) {
+  static const char *const figures[] = {"summary", "planted"};
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char file[1024], *text;
+  strcpy(file, kv_tmp("planted.h5"));
+  CU_ASSERT_EQUAL_FATAL(report(kv_source("models/measured/h200-planted.h5"), kv_tmp("bare"), &err), KV_OK);
+  expect_report(kv_tmp("bare"), "h200-planted", figures, 2);
+  CU_ASSERT_EQUAL_FATAL(
+      kv_run(NULL, NULL, "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s selftest -q -o planted.h5 %s",
+             kv_tmp(""), kv_program("roofline"), kv_source("models/measured/h200-planted.h5")),
+      0);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("planted"), &err), KV_OK);
+  expect_report(kv_tmp("planted"), "planted", figures, 2);
+  if ((text = pdf_text(kv_tmp("planted/planted.pdf")))) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "All 7 planted causes are named"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "93.7 % (93.3 to 94.1)"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "exposed memory, named"));
+    CU_ASSERT(strstr(text, "planted, measured") && strstr(text, "bar 90 %"));
+  }
+  free(text);
+  keep(file, "planted");
+  hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(h >= 0);
+  hid_t d = H5Dopen2(h, "judged/share", H5P_DEFAULT);
+  double v[64];
+  CU_ASSERT_FATAL(d >= 0 && H5Dread(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v) >= 0);
+  v[2] = 0.62;
+  CU_ASSERT(H5Dwrite(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v) >= 0);
+  (void)H5Dclose(d);
+  CU_ASSERT_EQUAL(kv_h5_put_str(h, "status", "modelled, uncalibrated", NULL), KV_OK);
+  (void)H5Fclose(h);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("missed"), &err), KV_OK);
+  if ((text = pdf_text(kv_tmp("missed/planted.pdf")))) {
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(text, "1 of 7 planted causes are missed. The first, read_again: work explains 62.0 %"));
+    CU_ASSERT(strstr(text, "planted, modelled") && !strstr(text, "planted, measured"));
+  }
+  free(text);
+  keep(file, "planted-missed");
+  expect_named_when_gone(file, "judged/share_low");
+}
+
+static void planted_causes_not_judged_say_so(void) {
+  if (!has_gnuplot()) return;
+  kv_error err = {0};
+  char file[1024], *text;
+  strcpy(file, kv_tmp("not-judged.h5"));
+  CU_ASSERT_EQUAL_FATAL(
+      kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-planted.h5"), file), 0);
+  hid_t h = H5Fopen(file, H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(h >= 0);
+  if (H5Lexists(h, "judged", H5P_DEFAULT) > 0) CU_ASSERT(H5Ldelete(h, "judged", H5P_DEFAULT) >= 0);
+  (void)H5Fclose(h);
+  CU_ASSERT_EQUAL_FATAL(report(file, kv_tmp("not-judged"), &err), KV_OK);
+  if ((text = pdf_text(kv_tmp("not-judged/not-judged.pdf")))) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "7 causes were planted. This file was not judged"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "planted: exposed memory"));
+    CU_ASSERT_PTR_NULL(strstr(text, ", named"));
+  }
+  free(text);
+  keep(file, "planted-not-judged");
 }
 
 /* First pages say what the second finds; a comparison names both sides. */
@@ -887,6 +1037,7 @@ void suite_reports(void) {
       {"a measured roofline gives all its pages", a_measured_roofline_gives_all_its_pages},
       {"a falling ladder is called out", a_falling_ladder_is_called_out},
       {"a modelled roofline says so", a_modelled_roofline_says_so},
+      {"bounds are no predictions", bounds_are_no_predictions},
       {"a roofline without points or ceilings", a_roofline_without_points_or_ceilings_is_valid},
       {"clocks and gains have pages", clocks_and_gains_have_pages},
       {"measured runs show layouts and resources", measured_runs_show_layouts_and_resources},
@@ -895,6 +1046,8 @@ void suite_reports(void) {
       {"a calibration gives all its pages", a_calibration_gives_all_its_pages},
       {"cited latencies stay", cited_latencies_stay},
       {"a validation shows kernels and gains", validation_shows_kernels_and_gains},
+      {"planted causes have a page", planted_causes_have_a_page},
+      {"planted causes not judged", planted_causes_not_judged_say_so},
       {"covers say what is found", covers_say_what_is_found},
       {"a sweep gives its pages", a_sweep_gives_its_pages},
       {"a sweep of two traces gives its pages", a_sweep_of_two_traces_gives_its_pages},
@@ -908,6 +1061,7 @@ void suite_reports(void) {
       {"unwritable folders are named", folders_that_cannot_be_written_are_named},
       {"other files are refused", other_files_are_refused},
       {"a missing dataset is named", a_missing_dataset_is_named},
+      {"measured beside another card", measured_beside_another_card},
       {"cut files are refused", cut_files_are_refused},
       {"columns that disagree are refused", columns_that_disagree_are_refused},
       {NULL, NULL}};

@@ -133,7 +133,11 @@ static void own_kernels_are_checked(void) {
   own("mine", "bar bar bar");
   expect("--gpu h200 --no-report --kernel own.ini", 3, NULL, "own.ini: [warps ...] tile: all warps together load 0 B");
   own("mine", "cp16.row*9 commit group*1 alu<c");
+  expect("--gpu h200 --no-report --kernel own.ini", 3, NULL,
+         "waits for mark c, which nothing in it sets: put `>c` behind");
+  own("mine\nunset_marks = no wait", "cp16.row*9 commit group*1 alu<c");
   expect("--gpu h200 --no-report --kernel own.ini", 0, "mine", "waits for mark c, which nothing in it sets: taken as no wait");
+  own("mine", "cp16.row*9 commit group*1 alu>c alu<c");
   expect("--gpu h200 --no-report --kernel own.ini --kernel own.ini", 2, NULL, "--kernel: given twice");
   expect("--gpu h200 --no-report --kernel own.ini -o ./own.ini", 2, NULL, "--output: is the kernel itself");
   /* all rows and no products: faster than the products allow, were it not held to its bounds */
@@ -303,6 +307,7 @@ static void dataset_has_units_and_the_agreed_columns(void) {
                                        "t6",
                                        "t7",
                                        "time",
+                                       "time_at_least",
                                        "measured",
                                        "measured_low",
                                        "measured_high",
@@ -334,6 +339,36 @@ static void dataset_has_units_and_the_agreed_columns(void) {
   CU_ASSERT(element(file, "points/time_low", 0) < element(file, "points/time", 0));
   CU_ASSERT(element(file, "points/gain_placement", 0) > 12);
   CU_ASSERT_DOUBLE_EQUAL(element(file, "points/binding", 0), 8, 0); /* l1 of one SM */
+  (void)H5Fclose(file);
+}
+
+/* Who reads points/time alone meets no bound: a kernel without a time has NaN there, and its bound elsewhere.
+ */
+static void a_bound_is_no_time(void) {
+  char verdict[2048];
+  expect("--gpu h200 --no-report -o bounds.h5 --prefix 131072", 0, NULL, "wrote bounds.h5");
+  expect("--gpu h200 --no-report -o fp8.h5 --rows fp8 --prefix 131072", 0, NULL, "wrote fp8.h5");
+  hid_t file = H5Fopen(kv_tmp("bounds.h5"), H5F_ACC_RDONLY, H5P_DEFAULT);
+  CU_ASSERT_FATAL(file >= 0);
+  for (uint64_t i = 0; i < 3; i++) { /* with a program */
+    CU_ASSERT(element(file, "points/time", i) == element(file, "points/t7", i) &&
+              isnan(element(file, "points/time_at_least", i)));
+    CU_ASSERT(element(file, "points/effective_bandwidth", i) > 0 &&
+              element(file, "points/gain_placement", i) >= 1);
+  }
+  CU_ASSERT(isnan(element(file, "points/t7", 3)) && isnan(element(file, "points/time", 3))); /* merge_state */
+  CU_ASSERT_EQUAL(element(file, "points/time_at_least", 3), element(file, "points/t4", 3));
+  CU_ASSERT(element(file, "points/nats_work", 3) >= 0 && isnan(element(file, "points/gain_work", 3)));
+  (void)H5Fclose(file);
+  file = H5Fopen(kv_tmp("fp8.h5"), H5F_ACC_RDONLY, H5P_DEFAULT);
+  CU_ASSERT_FATAL(file >= 0);
+  for (uint64_t i = 0; i < 4; i++) { /* no program loads these rows */
+    CU_ASSERT(isnan(element(file, "points/time", i)) &&
+              element(file, "points/time_at_least", i) >= element(file, "points/t4", i));
+    CU_ASSERT(isnan(element(file, "points/effective_bandwidth", i)));
+  }
+  CU_ASSERT_EQUAL(kv_h5_get_str(file, "verdict", verdict, sizeof verdict, NULL), KV_OK);
+  CU_ASSERT(strstr(verdict, "extend_serial needs at least") && !strstr(verdict, "odelled at"));
   (void)H5Fclose(file);
 }
 
@@ -463,14 +498,14 @@ void suite_roofline_cli(void) {
                                        {"quiet", quiet_runs_say_nothing},
                                        {"calibration", ceilings_are_used_or_refused},
                                        {"own kernels", own_kernels_are_checked},
-      {"inputs", inputs_are_not_written_over},
-      {"bounds", bounds_and_memory_are_told},
-      {"commands", commands_that_are_not_built_are_not_listed},
+                                       {"inputs", inputs_are_not_written_over},
+                                       {"bounds", bounds_and_memory_are_told},
+                                       {"commands", commands_that_are_not_built_are_not_listed},
                                        {"JSON", json_holds_the_same},
                                        {"list", list_gives_every_description},
                                        {"dataset", dataset_has_units_and_the_agreed_columns},
                                        {"ranges", dataset_has_the_ranges},
-      {"dataset has the ranges", dataset_has_the_ranges},
+                                       {"bound is no time", a_bound_is_no_time},
                                        {"verdict", the_verdict_is_exact},
                                        {"deterministic", two_runs_are_the_same_to_the_bit},
                                        {"layout", a_layout_is_taken_as_it_is},

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kv_h5.h"
 #include "kv_test.h"
 #include "mem_params.h"
 #include "roof_gather.h"
@@ -194,6 +195,8 @@ static void an_h200_names_what_was_planted(void) {
     if (v->planted == KVM_CAUSES) continue;
     for (unsigned c = 0; c < 6; c++) seen |= !strcmp(causes[c], v->row->cause) ? 1u << c : 0;
     CU_ASSERT(v->share >= 0.9 && v->share <= 1.1);
+    CU_ASSERT(v->share_low <= v->share && v->share <= v->share_high);
+    CU_ASSERT(v->share_low > 0.9 && v->share_high < 1.1 && v->share_low < v->share_high);
     CU_ASSERT_STRING_EQUAL(kvm_cause_name(v->a.largest), v->row->cause);
     CU_ASSERT(v->total > log(1.5));
     NEAR(v->gain, v->realised, 0.25);
@@ -431,13 +434,109 @@ static void the_program_says_it(void) {
   CU_ASSERT_EQUAL(roofline(NULL, args), 1);
   (void)snprintf(args, sizeof args, "selftest --calibration none %s", kv_source(dataset));
   CU_ASSERT_EQUAL(roofline(NULL, args), 3);
-  (void)snprintf(args, sizeof args, "selftest -o x.h5 %s", kv_source(dataset));
-  CU_ASSERT_EQUAL(roofline(NULL, args), 2);
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cp %s %s", kv_source(ceilings), kv_tmp("c.h5")), 0);
   CU_ASSERT_EQUAL(roofline(NULL, "selftest --calibration c.h5 -o ./c.h5"), 2);
   CU_ASSERT_EQUAL(roofline(NULL, "selftest --bar x"), 2);
   CU_ASSERT_EQUAL(roofline(NULL, "selftest /nonexistent.h5"), 5);
   CU_ASSERT_EQUAL(roofline(NULL, "selftest -d 77"), 4);
+}
+
+static double judged_at(hid_t file, const char *name, size_t i) {
+  double v[KVA_MOST_PLANTED] = {0};
+  hid_t d = H5Dopen2(file, name, H5P_DEFAULT);
+  CU_ASSERT(d >= 0 && H5Dread(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v) >= 0);
+  (void)H5Dclose(d);
+  return v[i];
+}
+
+/* The judgement that lives in the tree is the one that is given today: else renew it as its README says. */
+static void the_tree_s_judgement_is_today_s(void) {
+  kva_named *named = calloc(KVA_MOST_PLANTED, sizeof *named);
+  kva_planted p;
+  size_t n = judged(&p, ceilings, named);
+  hid_t file = H5Fopen(kv_source(dataset), H5F_ACC_RDONLY, H5P_DEFAULT);
+  CU_ASSERT_FATAL(file >= 0 && H5Lexists(file, "judged", H5P_DEFAULT) > 0);
+  for (size_t i = 0; i < n; i++) {
+    if (named[i].planted == KVM_CAUSES) continue;
+    NEAR(judged_at(file, "judged/share", i), named[i].share, 0.005);
+    NEAR(judged_at(file, "judged/share_low", i), named[i].share_low, 0.005);
+    NEAR(judged_at(file, "judged/gain", i), named[i].gain, 0.005);
+  }
+  (void)H5Fclose(file);
+  kva_planted_free(&p);
+  free(named);
+}
+
+/* Draws: what two operations have in common cancels. A share of everything is everything, however wide the
+ * ceilings' ranges. */
+static void shared_ceilings_cancel(void) {
+  static double nats[2][KVA_DRAWS][KVM_CAUSES], whole[2][KVA_DRAWS];
+  kvm_verify problem = kvm_verify_default(131072);
+  load();
+  kvm_roofs roofs = kvm_roofs_of(h200);
+  kvm_structure k = kvm_kernel(2, 90);
+  kvm_useful u = kvm_structure_useful(&k, &problem);
+  kvm_work w = kvm_structure_work(&k, &problem, h200), twice = w;
+  twice.chip[KVM_DRAM] *= 8;
+  const double t = 1e-3;
+  const kva_evidence once = {
+      .useful = &u, .work = &w, .roofs = &roofs, .scatter = 1, .whole = {&t, 1, 0}, .seed = 7};
+  kva_evidence more = once;
+  more.work = &twice;
+  CU_ASSERT_FATAL(kva_attribute_draws(&once, nats[0], whole[0]) &&
+                  kva_attribute_draws(&more, nats[1], whole[1]));
+  double low = INFINITY, high = -INFINITY;
+  for (size_t i = 0; i < KVA_DRAWS; i++) {
+    const double work = nats[1][i][KVM_C_WORK];
+    low = fmin(low, work);
+    high = fmax(high, work);
+    CU_ASSERT(whole[0][i] == t &&
+              nats[0][i][KVM_C_PATH] == nats[1][i][KVM_C_PATH]); /* one draw of the ceilings */
+  }
+  CU_ASSERT(high > low); /* the draws differ */
+  double v[4] = {3, NAN, 1, 2};
+  kva_draws_interval(v, 4, 2, &low, &high);
+  CU_ASSERT(low >= 1 && low < 1.2 && high > 2.8 && high <= 3);
+}
+
+/* The judgement stands beside what was measured, which stays as it was; another one takes its place. */
+static void the_judgement_is_kept(void) {
+  kva_planted p, q;
+  char args[900], text[9000];
+  double bar = 0;
+  kva_named *named = calloc(KVA_MOST_PLANTED, sizeof *named);
+  size_t n = judged(&p, ceilings, named);
+  (void)snprintf(args, sizeof args, "selftest -q --calibration %s -o j.h5 %s", kv_source(ceilings),
+                 kv_source(dataset));
+  CU_ASSERT_EQUAL_FATAL(roofline(NULL, args), 0);
+  CU_ASSERT_EQUAL_FATAL(kva_planted_read(kv_tmp("j.h5"), &q, NULL), KV_OK);
+  CU_ASSERT(p.rows == q.rows);
+  for (size_t i = 0; i < p.rows && i < q.rows; i++)
+    CU_ASSERT(!memcmp(p.row[i].seconds, q.row[i].seconds, p.row[i].time.n * sizeof(double)) &&
+              p.row[i].time.n == q.row[i].time.n);
+  hid_t file = H5Fopen(kv_tmp("j.h5"), H5F_ACC_RDONLY, H5P_DEFAULT);
+  CU_ASSERT_FATAL(file >= 0);
+  for (size_t i = 0; i < n; i++) {
+    CU_ASSERT_DOUBLE_EQUAL(judged_at(file, "judged/t7", i), named[i].a.t[7], 0);
+    if (named[i].planted == KVM_CAUSES) continue;
+    CU_ASSERT_DOUBLE_EQUAL(judged_at(file, "judged/share", i), named[i].share, 0);
+    CU_ASSERT_DOUBLE_EQUAL(judged_at(file, "judged/share_low", i), named[i].share_low, 0);
+    CU_ASSERT_DOUBLE_EQUAL(judged_at(file, "judged/control_time", i), named[i].control->time.median, 0);
+  }
+  CU_ASSERT_EQUAL(kv_h5_get_str(file, "history", text, sizeof text, NULL), KV_OK);
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "; the judgement added by: "));
+  CU_ASSERT_EQUAL(kv_h5_get_str(file, "calibration", text, sizeof text, NULL), KV_OK);
+  CU_ASSERT(!strncmp(text, "h200-ceilings.h5, ", 18));
+  (void)H5Fclose(file);
+  CU_ASSERT_EQUAL(roofline(NULL, "selftest -q -o ./j.h5 j.h5"), 2); /* no input is written over */
+  CU_ASSERT_EQUAL(roofline(NULL, "selftest -q --bar 150 -o k.h5 j.h5"), 1);
+  file = H5Fopen(kv_tmp("k.h5"), H5F_ACC_RDONLY, H5P_DEFAULT); /* what missed its bar is kept too */
+  CU_ASSERT_FATAL(file >= 0);
+  CU_ASSERT(kv_h5_get_f64(file, "bar", &bar, NULL) == KV_OK && bar == 1.5);
+  (void)H5Fclose(file);
+  kva_planted_free(&p);
+  kva_planted_free(&q);
+  free(named);
 }
 
 /* More stages and more splits of the planted gather, predicted from its machine code: within 25 %. */
@@ -467,6 +566,9 @@ void suite_selftest(void) {
                                        {"more splits", the_ladder_s_placement_gain_is_realised},
                                        {"other ceilings", other_ceilings_of_an_h200_name_the_same},
                                        {"missed bars", wrong_experiments_miss_the_bar},
+                                       {"draws", shared_ceilings_cancel},
+                                       {"judgement", the_judgement_is_kept},
+                                       {"judgement in the tree", the_tree_s_judgement_is_today_s},
                                        {"layouts", gathers_tell_what_a_layout_costs},
                                        {"memory line", the_memory_s_line_is_read},
                                        {"round trip", a_file_comes_back},

@@ -330,14 +330,39 @@ static void a_kernel_of_ones_own(void) {
   kvm_declared_free(k);
 }
 
-/* A wait for what nothing sets is no wait: told, as walked machine code may have it. */
-static void marks_that_nothing_sets_are_told(void) {
+/* A wait for what nothing sets is refused with its line, unless the file says that it is none. */
+static void marks_that_nothing_sets_are_refused(void) {
   kvm_declared *k;
-  CU_ASSERT_EQUAL_FATAL(load_text(OWN "[warps all]\ncount = 8\ntile = ldg8.index>a cp16.row*9<a alu<e\n", &k, NULL), KV_OK);
+  kv_error err = {KV_OK, ""};
+  CU_ASSERT_EQUAL(
+      load_text(
+          OWN
+          "; alu<e\n[merge a]\ncount = 1\ntile = alu<e\n[warps all]\ncount = 8\nbegin = ldg8.index>a alu<a\n"
+          "tile = cp16.row*9<a ; alu<e\n  alu*3:9 2( alu<be alu>b )\n",
+          &k, &err),
+      KV_ERR_INPUT);
+  char where[80];
+  int line = 1;
+  for (const char *c = OWN
+       "; alu<e\n[merge a]\ncount = 1\ntile = alu<e\n[warps all]\ncount = 8\nbegin = \ntile = \n";
+       *c; c++)
+    line += *c == '\n';
+  (void)snprintf(where, sizeof where, ".ini: line %d: [warps ...] number 1 ", line);
+  if (!strstr(err.text, where)) printf("%s, not %s\n", err.text, where);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, where));
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "waits for mark e, which nothing in it sets: put `>e` behind"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "say `unset_marks = no wait` in [kernel]"));
+  CU_ASSERT_EQUAL_FATAL(load_text("[kernel]\nunset_marks = no wait\n" OWN
+                                  "[warps all]\ncount = 8\ntile = ldg8.index>a cp16.row*9<a alu<e\n",
+                                  &k, &err),
+                        KV_OK);
   CU_ASSERT_STRING_EQUAL(k->unset, "[warps ...] number 1 waits for mark e, which nothing in it sets");
   kvm_declared_free(k);
-  CU_ASSERT_EQUAL_FATAL(load_text(OWN "[warps all]\ncount = 8\nbegin = alu>e\ntile = cp16.row*9^b alu<be\n", &k, NULL),
-                        KV_OK);
+  CU_ASSERT_EQUAL(
+      load_text("[kernel]\nunset_marks = yes\n" OWN "[warps all]\ncount = 8\ntile = cp16.row*9\n", &k, &err),
+      KV_ERR_INPUT);
+  CU_ASSERT_EQUAL_FATAL(
+      load_text(OWN "[warps all]\ncount = 8\nbegin = alu>e\ntile = cp16.row*9^b alu<be\n", &k, NULL), KV_OK);
   CU_ASSERT_STRING_EQUAL(k->unset, "");
   kvm_declared_free(k);
 }
@@ -535,7 +560,7 @@ void suite_time_model(void) {
                                        {"once", what_happens_once_is_apart},
                                        {"own kernel", a_kernel_of_ones_own},
                                        {"bad declarations", bad_declarations_are_named},
-                                       {"unset marks", marks_that_nothing_sets_are_told},
+                                       {"unset marks", marks_that_nothing_sets_are_refused},
                                        {"architectures", the_nearest_architecture_is_taken},
                                        {"work and counters", the_program_has_the_work_that_counters_show},
                                        {"own latencies", a_description_s_own_latency_counts},

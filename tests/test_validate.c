@@ -1,13 +1,17 @@
 /* roofline validate: the files it reads, its scores, and the model's bars on every measured point of the
  * tree. */
+#include <dirent.h>
+#include <hdf5.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "attribute.h"
+#include "kv_h5.h"
 #include "kv_test.h"
 #include "measure_ladder.h"
+#include "mem_params.h"
 #include "validate.h"
 
 #define NEAR(a, b, rel) CU_ASSERT(fabs((a) - (b)) <= (rel)*fabs((double)(b)))
@@ -357,6 +361,38 @@ static void experiments_climb_the_ladder_too(void) {
   CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "8 of 100 SMs busy"));
 }
 
+/* A recorded list: measured where the calibration gathered it, else modelled, else not known, and it says
+ * which. */
+static void a_recorded_layout_has_its_cost(void) {
+  kva_calibration c;
+  kvm_gpus all;
+  const kvm_gpu *gpu;
+  kva_layout_cost cost;
+  enum { ROWS = 20000 };
+  static int32_t slot[ROWS];
+  kva_layout l = {.requests = 1, .tokens = ROWS, .pool_rows = 1u << 20, .row_bytes = 1152, .slots = slot};
+  for (int i = 0; i < ROWS; i++) slot[i] = (int32_t)((i * 7919LL) % (1 << 20));
+  CU_ASSERT_EQUAL_FATAL(kvm_gpus_load(kv_source("models/gpus"), &all, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kvm_gpus_find(&all, "h200", &gpu, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kva_calibration_read(kv_source("models/measured/h200-ceilings.h5"), &c, NULL), KV_OK);
+  /* the aged row that this calibration gathered: 192473 rows, the last at slot 1047597 */
+  NEAR(kva_calibration_scatter_list(&c, 1152, 192473, 1047598), 4299.738 / 4228.885, 1e-6);
+  CU_ASSERT(isnan(kva_calibration_scatter_list(&c, 1152, 192473, 1047597)));
+  CU_ASSERT(isnan(kva_calibration_scatter_list(&c, 1152, 192472, 1047598)));
+  CU_ASSERT_EQUAL_FATAL(kva_layout_cost_of(gpu, NULL, &c, &cost, NULL), KV_OK);
+  CU_ASSERT(isnan(cost.scatter));
+  CU_ASSERT_EQUAL_FATAL(kva_layout_cost_of(gpu, &l, &c, &cost, NULL),
+                        KV_OK); /* its memory is not described */
+  CU_ASSERT(isnan(cost.scatter) && !strncmp(cost.source, "not known: ", 11));
+  CU_ASSERT_EQUAL_FATAL(kvm_mem_describe(kv_source("models/dram/hbm3e.ini"), &all.gpu[gpu - all.gpu], NULL),
+                        KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kva_layout_cost_of(gpu, &l, &c, &cost, NULL), KV_OK);
+  CU_ASSERT(cost.scatter >= 0.98 && cost.scatter < 1.1);
+  CU_ASSERT_PTR_NOT_NULL(strstr(cost.source, "memory model of h200_sxm, modelled, calibrated on"));
+  kva_calibration_free(&c);
+  kvm_gpus_free(&all);
+}
+
 static void launches_layouts_and_counters_take_part(void) {
   kvm_roofs roofs = roofs_of(1e12);
   kva_measured_row row[2];
@@ -389,6 +425,18 @@ static void launches_layouts_and_counters_take_part(void) {
   CU_ASSERT(isnan(t[3]));
   kva_measured_rungs(&m, &row[0], &roofs, NULL, &calibration, t);
   NEAR(t[3], 4e-6, 1e-9); /* 1 MB at a quarter of 1 TB/s, above the link's 2 us */
+  /* a recorded layout has what its measuring was told, and says who told it */
+  char source[240];
+  row[0].place = KVA_RECORDED;
+  kva_measured_rungs(&m, &row[0], &roofs, NULL, &calibration, t);
+  CU_ASSERT(isnan(t[3]) && isnan(kva_measured_scatter(&m, KVA_RECORDED, &calibration, source)));
+  CU_ASSERT_PTR_NOT_NULL(strstr(source, "not known"));
+  m.recorded = (kva_layout_cost){.scatter = 3, .source = "memory model of a test"};
+  kva_measured_rungs(&m, &row[0], &roofs, NULL, NULL, t);
+  NEAR(t[3], 3e-6, 1e-9);
+  (void)kva_measured_scatter(&m, KVA_RECORDED, NULL, source);
+  CU_ASSERT_STRING_EQUAL(source, "memory model of a test");
+  CU_ASSERT_DOUBLE_EQUAL(kva_measured_scatter(&m, KVA_CONTIGUOUS, NULL, source), 1, 0);
   row[0].place = KVA_CONTIGUOUS;
   /* counters raise what is described, from a row on contiguous slots */
   row[0].counted = true;
@@ -399,20 +447,49 @@ static void launches_layouts_and_counters_take_part(void) {
   NEAR(w.sm[KVM_LINK], 9e6, 1e-12);
 }
 
+/* What lives in the tree names no folder of the machine it was made on. */
+static void histories_name_no_folders(void) {
+  static const char *const folders[] = {"models/measured", "traces/samples"};
+  unsigned seen = 0;
+  for (size_t k = 0; k < 2; k++) {
+    DIR *d = opendir(kv_source(folders[k]));
+    const struct dirent *e;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(d);
+    while ((e = readdir(d))) {
+      char path[600], text[9000] = "";
+      const size_t n = strlen(e->d_name);
+      if (n < 4 || strcmp(e->d_name + n - 3, ".h5") != 0) continue;
+      (void)snprintf(path, sizeof path, "%s/%.255s", folders[k], e->d_name);
+      hid_t file = H5Fopen(kv_source(path), H5F_ACC_RDONLY, H5P_DEFAULT);
+      CU_ASSERT_FATAL(file >= 0);
+      CU_ASSERT_EQUAL(kv_h5_get_str(file, "history", text, sizeof text, NULL), KV_OK);
+      if (strstr(text, " /") || strstr(text, "=/")) printf("%s: %s\n", path, text);
+      CU_ASSERT(*text && !strstr(text, " /") && !strstr(text, "=/"));
+      (void)H5Fclose(file);
+      seen++;
+    }
+    (void)closedir(d);
+  }
+  CU_ASSERT(seen >= 19);
+}
+
 void suite_validate(void) {
-  static const kv_test_case cases[] = {{"text", text_is_read},
-                                       {"bad text", bad_text_is_refused},
-                                       {"nonsense", nonsense_is_refused_with_its_place},
-                                       {"files", files_are_inputs_once},
-                                       {"scores", scores_are_what_they_say},
-                                       {"bars", the_model_keeps_its_bars},
-                                       {"our kernels", our_kernels_keep_the_bar},
-                                       {"skipped", kernels_without_a_program_are_told},
-                                       {"shares", shares_add_up_and_name_the_cause},
-                                       {"inconsistent", an_impossible_ladder_is_told},
-                                       {"experiments", experiments_climb_the_ladder_too},
-                                       {"launches, layouts, counters", launches_layouts_and_counters_take_part},
-                                       {"copy", a_copy_at_the_roof_has_no_cause},
-                                       {NULL, NULL}};
+  static const kv_test_case cases[] = {
+      {"text", text_is_read},
+      {"bad text", bad_text_is_refused},
+      {"nonsense", nonsense_is_refused_with_its_place},
+      {"files", files_are_inputs_once},
+      {"scores", scores_are_what_they_say},
+      {"bars", the_model_keeps_its_bars},
+      {"our kernels", our_kernels_keep_the_bar},
+      {"skipped", kernels_without_a_program_are_told},
+      {"shares", shares_add_up_and_name_the_cause},
+      {"inconsistent", an_impossible_ladder_is_told},
+      {"experiments", experiments_climb_the_ladder_too},
+      {"launches, layouts, counters", launches_layouts_and_counters_take_part},
+      {"recorded layouts", a_recorded_layout_has_its_cost},
+      {"histories", histories_name_no_folders},
+      {"copy", a_copy_at_the_roof_has_no_cause},
+      {NULL, NULL}};
   kv_suite("validate", cases);
 }

@@ -150,7 +150,8 @@ kv_status kvt_import_segments(const char *prefix, const char *output, const kvt_
   join j = {.prefix = prefix};
   kv_status st = count_segments(&j, err);
   for (uint32_t i = 0; i < j.segments && !st; i++) st = add_segment(&j, i, output, options, err);
-  if (!st) st = kvt_writer_source(j.writer, "segments_of", prefix, err);
+  const char *name = strrchr(prefix, '/'); /* folders are this machine's */
+  if (!st) st = kvt_writer_source(j.writer, "segments_of", name ? name + 1 : prefix, err);
   kv_status finished = kvt_writer_finish(j.writer, st != KV_OK, st ? NULL : err);
   free(j.slots);
   *segments = j.segments;

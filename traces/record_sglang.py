@@ -26,6 +26,7 @@ Needs h5py and numpy beside what the server needs. Licence: Apache-2.0.
 import atexit
 import collections
 import functools
+import importlib
 import importlib.abc
 import importlib.machinery
 import os
@@ -468,7 +469,45 @@ class Writer(threading.Thread):
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-class Recorder:
+class Recording:
+    """What every recorder has: methods wrapped, and its ends. A subclass has a scheduler, `writer`, `push` and `stopped`, end_iteration(),
+    and final(): the final lists, once everything up to here is known."""
+
+    def wrap(self, owner, name, make):
+        original = getattr(owner, name, None)
+        if callable(original):
+            setattr(owner, name, functools.update_wrapper(make(original), original))
+
+    def goes_on(self):
+        """Whether there is anybody to tell; a writer that broke ends the recording."""
+        if not self.stopped and self.writer.broken:
+            self.stop_recording(None)
+        return not self.stopped
+
+    def stop_recording(self, why):
+        if not self.stopped:
+            self.stopped = True
+            self.push = lambda *a: None
+            if why:
+                say(f"recording ends here: {why}")
+            self.writer.asked_to_stop = True
+            self.writer.wake.set()
+
+    def close(self):
+        """The rest, and the final lists if everything up to here is known."""
+        if getattr(self, "closed", False):
+            return
+        self.closed = True
+        final = None
+        if not self.stopped and not self.writer.broken:
+            self.end_iteration()
+            final = self.final()
+        self.stopped = True
+        self.push = lambda *a: None
+        self.writer.stop(final)
+
+
+class Recorder(Recording):
     """Wraps what one Scheduler uses. A wrapper costs an append, and a clone where the server may overwrite a tensor."""
 
     def __init__(self, scheduler, prefix, seconds=5.0, most=32 << 20, version=None):
@@ -550,11 +589,6 @@ class Recorder:
         return free.clone()
 
     # -- the allocator
-
-    def wrap(self, owner, name, make):
-        original = getattr(owner, name, None)
-        if callable(original):
-            setattr(owner, name, functools.update_wrapper(make(original), original))
 
     def wrap_allocator(self):
         a = self.allocator
@@ -880,10 +914,7 @@ class Recorder:
 
     def end_iteration(self):
         """What the pool looks like now closes the iteration; the event tells the thread when the GPU has come so far."""
-        if self.stopped:
-            return
-        if self.writer.broken:
-            self.stop_recording(None)
+        if not self.goes_on():
             return
         tree = self.tree
         evictable = tree.evictable_size() if hasattr(tree, "evictable_size") else -1
@@ -900,35 +931,15 @@ class Recorder:
                    evictable if isinstance(evictable, int) else -1, protected if isinstance(protected, int) else -1,
                    len(getattr(self.scheduler, "waiting_queue", ())), event))
 
-    def stop_recording(self, why):
-        if not self.stopped:
-            self.stopped = True
-            self.push = lambda *a: None
-            if why:
-                say(f"recording ends here: {why}")
-            self.writer.asked_to_stop = True
-            self.writer.wake.set()
-
-    def close(self):
-        """The rest, and the final lists if everything up to here is known."""
-        if getattr(self, "closed", False):
-            return
-        self.closed = True
-        final = None
-        if not self.stopped and not self.writer.broken:
-            self.end_iteration()
-            release = getattr(self.allocator, "release_pages", None)
-            free = getattr(self.allocator, self.list_name)
-            staged = getattr(self.allocator, "staged_pages", None)
-            if staged:
-                release = staged[0].new_tensor([p for pages in staged for p in pages.tolist()])
-            if release is not None and self.writer.info["allocator"].endswith("segment-sorted"):
-                release = release.sort()[0]  # its own order does not matter to the allocator
-            if self.modelled:
-                final = (free, release if release is not None else free[:0])
-        self.stopped = True
-        self.push = lambda *a: None
-        self.writer.stop(final)
+    def final(self):
+        release = getattr(self.allocator, "release_pages", None)
+        free = getattr(self.allocator, self.list_name)
+        staged = getattr(self.allocator, "staged_pages", None)
+        if staged:
+            release = staged[0].new_tensor([p for pages in staged for p in pages.tolist()])
+        if release is not None and self.writer.info["allocator"].endswith("segment-sorted"):
+            release = release.sort()[0]  # its own order does not matter to the allocator
+        return (free, release if release is not None else free[:0]) if self.modelled else None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -960,23 +971,20 @@ def attach(scheduler):
     if not prefix or (rank_of(scheduler) or 0) != 0:
         return None
     dp = rank_of(scheduler, ("dp_rank", "attn_dp_rank"))
-    try:
-        import sglang
+    return keep(Recorder, scheduler, f"{prefix}.dp{dp}" if dp else f"{prefix}.tp0", "sglang")
 
-        recorder = Recorder(scheduler, f"{prefix}.dp{dp}" if dp else f"{prefix}.tp0",
-                            float(os.environ.get("KVROOF_RECORD_SECONDS", "5")), int(os.environ.get("KVROOF_RECORD_MOST", 32 << 20)),
-                            version_of(sglang))
+
+def keep(kind, scheduler, prefix, package):
+    """A recorder of that kind that will be closed at the end; None, with a line on stderr, where it cannot record."""
+    try:
+        recorder = kind(scheduler, prefix, float(os.environ.get("KVROOF_RECORD_SECONDS", "5")), int(os.environ.get("KVROOF_RECORD_MOST", 32 << 20)),
+                        version_of(importlib.import_module(package)))
     except Refused as why:
         say(f"not recording: {why}")
         return None
     except Exception as error:
         say(f"not recording: {type(error).__name__}: {error}")
         return None
-    keep(recorder)
-    return recorder
-
-
-def keep(recorder):
     recorders.append(recorder)
     atexit.register(recorder.close)
     try:
@@ -984,6 +992,7 @@ def keep(recorder):
     except ValueError:
         pass  # not the main thread: segments and atexit remain
     say(f"recording to {recorder.writer.prefix}.NNNNNN.h5")
+    return recorder
 
 
 def on_sigterm():

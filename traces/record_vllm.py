@@ -10,7 +10,7 @@ the environment nothing at all happens.
 
 What it does: when the engine's Scheduler has been built, the methods of *its* KVCacheManager and BlockPool are wrapped. A wrapper
 notes which blocks a request got, found in the cache or gave back; a thread turns that into events and writes a numbered segment
-every few seconds (PREFIX.dpN.000000.h5, ...), as record_sglang.py does, whose writer it uses: keep both files together.
+every few seconds (PREFIX.dpN.000000.h5, ...), as record_sglang.py does, whose writer and ends it uses: keep both files together.
 
 Blocks are pages of block_size slots: block b holds slots b * block_size and up, block 0 is vLLM's null block. A block that holds cached
 tokens stays allocated in the trace when its last request ends, although vLLM has it in its queue of free blocks: it is freed (evict)
@@ -21,7 +21,6 @@ What cannot be recorded truthfully is refused with one line on stderr, and the s
 Environment as for record_sglang.py. Needs h5py and numpy. Licence: Apache-2.0.
 """
 
-import functools
 import os
 import runpy
 import socket
@@ -230,7 +229,7 @@ def frees_to_front(pool, caching):
     return Pool.free_block_queue.front
 
 
-class Recorder:
+class Recorder(base.Recording):
     """Wraps what one Scheduler uses."""
 
     def __init__(self, scheduler, prefix, seconds=5.0, most=32 << 20, version=None):
@@ -306,11 +305,6 @@ class Recorder:
         return None if queue == list(range(1, len(queue) + 1)) else numpy.array(queue)
 
     # -- wrappers
-
-    def wrap(self, owner, name, make):
-        original = getattr(owner, name, None)
-        if callable(original):
-            setattr(owner, name, functools.update_wrapper(make(original), original))
 
     def wrap_all(self):
         self.wrap(self.scheduler, "schedule", self.wrapped_schedule)
@@ -447,38 +441,16 @@ class Recorder:
     # -- ends
 
     def end_iteration(self):
-        if self.stopped:
-            return
-        if self.writer.broken:
-            self.stop_recording(None)
+        if not self.goes_on():
             return
         self.flush()
         available = self.pool.get_num_free_blocks() * self.page
         self.push(("end", int((time.monotonic() - self.began) * 1e6), available, len(self.scheduler.running), len(self.scheduler.waiting), None))
 
-    def stop_recording(self, why):
-        if not self.stopped:
-            self.stopped = True
-            self.push = lambda *a: None
-            if why:
-                say(f"recording ends here: {why}")
-            self.writer.asked_to_stop = True
-            self.writer.wake.set()
+    def final(self):
+        import numpy
 
-    def close(self):
-        """The rest, and the final queue if everything up to here is known."""
-        if getattr(self, "closed", False):
-            return
-        self.closed = True
-        final = None
-        if not self.stopped and not self.writer.broken:
-            import numpy
-
-            self.end_iteration()
-            final = (numpy.array(self.queue(), numpy.int32), numpy.empty(0, numpy.int32))
-        self.stopped = True
-        self.push = lambda *a: None
-        self.writer.stop(final)
+        return numpy.array(self.queue(), numpy.int32), numpy.empty(0, numpy.int32)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -492,20 +464,7 @@ def attach(scheduler):
     if not prefix:
         return None
     parallel = getattr(getattr(scheduler, "vllm_config", None), "parallel_config", None)
-    rank = getattr(parallel, "data_parallel_rank", 0)
-    try:
-        import vllm
-
-        recorder = Recorder(scheduler, f"{prefix}.dp{rank or 0}", float(os.environ.get("KVROOF_RECORD_SECONDS", "5")),
-                            int(os.environ.get("KVROOF_RECORD_MOST", 32 << 20)), base.version_of(vllm))
-    except Refused as why:
-        say(f"not recording: {why}")
-        return None
-    except Exception as error:
-        say(f"not recording: {type(error).__name__}: {error}")
-        return None
-    base.keep(recorder)
-    return recorder
+    return base.keep(Recorder, scheduler, f"{prefix}.dp{getattr(parallel, 'data_parallel_rank', 0) or 0}", "vllm")
 
 
 base.install("vllm.v1.core.sched.scheduler", attach)  # spawned processes of the server import this file again, as __mp_main__

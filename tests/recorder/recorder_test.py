@@ -9,26 +9,14 @@
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-sys.path.insert(0, os.path.join(HERE, "..", "..", "traces"))
-
-
-def version_of(wheel):
-    import re
-
-    return tuple(int(x) for x in re.search(r"sglang-(\d+)\.(\d+)\.(\d+)", os.path.basename(wheel)).groups())
-
-
-def run(kvsim, *args):
-    done = subprocess.run([kvsim, *args], capture_output=True, text=True)
-    assert done.returncode == 0, f"kvsim {' '.join(args)}: {done.returncode}: {done.stderr}"
-    return done.stdout
+import wheels
+from wheels import run, version_of
 
 
 def replay(kvsim, prefix, folder):
@@ -154,38 +142,20 @@ def probe(wheel):
 
 
 def spawned():
-    """The hooks reach the process that a server spawns. A package of a few lines stands for SGLang: its Scheduler has a pool that
-    is refused, and that line comes from the spawned process."""
-    files = {"__init__.py": "__version__ = '9.9.9'\n", "srt/__init__.py": "", "srt/managers/__init__.py": "", "child.py": (
-                 "import os\ndef run():\n    from sglang.srt.managers.scheduler import Scheduler\n    Scheduler()\n    print('child', os.getppid())\n"),
-             "srt/managers/scheduler.py": ("class Pool:\n    pass\nclass Scheduler:\n    def __init__(self):\n"
-                                           "        self.tree_cache = self.req_to_token_pool = None\n        self.token_to_kv_pool_allocator = Pool()\n"),
-             "launch_server.py": ("import multiprocessing, os\nfrom sglang.child import run\nif __name__ == '__main__':\n"
-                                  "    p = multiprocessing.get_context('spawn').Process(target=run)\n    p.start()\n    p.join()\n    print('parent', os.getpid())\n")}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in files.items():
-            path = os.path.join(folder, "sglang", name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "w") as f:
-                f.write(text)
-        script = os.path.join(HERE, "..", "..", "traces", "record_sglang.py")
-        env = {**os.environ, "PYTHONPATH": folder, "KVROOF_RECORD": os.path.join(folder, "x")}
-        done = subprocess.run([sys.executable, script, "--port", "1"], env=env, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.split()[1] == done.stdout.split()[3], done.stdout
-        assert done.stderr.count("not recording: the allocator Pool") == 1, done.stderr
-        del env["KVROOF_RECORD"]
-        assert subprocess.run([sys.executable, script], env=env, capture_output=True, timeout=60).returncode == 2
+    """A package of a few lines stands for SGLang: its Scheduler has a pool that is refused."""
+    wheels.spawned("sglang", "record_sglang.py", {
+        "__init__.py": "__version__ = '9.9.9'\n", "child.py": wheels.child("sglang.srt.managers.scheduler"),
+        "srt/managers/scheduler.py": ("class Pool:\n    pass\nclass Scheduler:\n    def __init__(self):\n"
+                                      "        self.tree_cache = self.req_to_token_pool = None\n        self.token_to_kv_pool_allocator = Pool()\n"),
+        "launch_server.py": wheels.launcher("sglang")}, "not recording: the allocator Pool")
 
 
 def cost(wheel, steps=400):
     """What the hooks add to a decode step of 64 requests: the median with them less the median without, and a step's CPU time
-    of the writing thread (the interpreter's lock is shared)."""
-    import statistics
-
+    of the writing thread."""
     import mini_server
 
-    def median(record):
+    def measure(record):
         with tempfile.TemporaryDirectory() as folder:
             server = mini_server.Server(pool=200000, version=version_of(wheel), running=64, prompts=lambda: 300)
             recorder = None
@@ -199,24 +169,9 @@ def cost(wheel, steps=400):
                 server.waiting_queue[-1].sampling_params.max_new_tokens = steps + 200
             while server.waiting_queue:
                 server.step()
-            server.step()
-            times, process = [], time.process_time()
-            wall = time.perf_counter()
-            for _ in range(steps):
-                began = time.thread_time()
-                server.step()
-                times.append(time.thread_time() - began)
-                time.sleep(0.002)  # the model's turn: the writer works meanwhile, as on a server
-            spent = time.process_time() - process - sum(times)
-            assert len(server.running) == 64
-            if recorder:
-                recorder.close()
-            return statistics.median(times), spent / steps, (time.perf_counter() - wall) / steps
+            return wheels.step_times(server, recorder, steps, statistics.median)
 
-    rounds = [(median(False), median(True)) for _ in range(3)]
-    hooks = statistics.median(b[0] - a[0] for a, b in rounds)
-    thread = statistics.median(b[1] - a[1] for a, b in rounds)
-    return hooks, thread
+    return wheels.added(measure, 3)
 
 
 def killed(kvsim, wheel, number):
@@ -295,24 +250,16 @@ def main(args):
 
         torch.set_num_threads(1)
         sglang_source.load(args[1])
-        hooks, thread = cost(args[1])
-        print(f"  hooks {hooks * 1e6:.0f} us, writing thread {thread * 1e6:.0f} us a decode step of 64 requests")
-        assert hooks + thread < 0.02 * 0.022, "more than 2 % of a step of 22 ms"
-        return 0
-    try:
-        import h5py  # noqa: F401
-        import torch  # noqa: F401
-    except ImportError as missing:
-        print(f"  skipped: {missing}")
+        return wheels.tell_cost(*cost(args[1]))
+    lacks = wheels.missing("h5py", "torch")
+    if lacks:
+        print(f"  skipped: {lacks}")
         return 77
-    kvsim, wheels = args[0], sorted(args[1:], key=version_of)
-    failed = 0
     spawned()
-    for wheel in wheels:
-        failed += subprocess.run([sys.executable, os.path.abspath(__file__), "--one", kvsim, wheel]).returncode != 0
+    failed = wheels.each(__file__, args[0], args[1:])
+    newest = max(args[1:], key=version_of)
     for number in (signal.SIGKILL, signal.SIGTERM):
-        print(f"  {number.name}: {killed(kvsim, wheels[-1], number)} steps", flush=True)
-    failed += subprocess.run([sys.executable, os.path.abspath(__file__), "--cost", wheels[-1]]).returncode != 0
+        print(f"  {number.name}: {killed(args[0], newest, number)} steps", flush=True)
     return 1 if failed else 0
 
 

@@ -8,6 +8,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import re
 import sys
 import types
 import zipfile
@@ -16,7 +17,6 @@ REAL = ("allocator", "allocator.base", "allocator.token", "allocator.paged", "pa
         "cache_init_params", "evict_policy", "utils", "events", "memory_pool", "session_radix_cache", "allocator.page_interleave",
         "unified_radix_cache", "unified_cache")
 ALSO = ("sglang.srt.session.streaming_session",)
-ABSENT = ("gmpy2", "gmpy", "flint", "tabulate")  # torch and sympy ask for them and take no stand-in
 FUNCTIONS = ("get_num_new_pages", "next_power_of_2", "ceil_align", "ceil_div")  # taken from sglang.srt.utils as they are
 
 
@@ -82,6 +82,8 @@ class _StandIn(types.ModuleType):
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Modules of the wheel that are wanted; stand-ins for all others that are not installed for the test."""
 
+    TOP = "sglang"
+    ABSENT = ("gmpy2", "gmpy", "flint", "tabulate")  # torch and sympy ask for them and take no stand-in
     KEEP = ("torch", "torchgen", "sympy", "mpmath", "typing_extensions", "filelock", "jinja2", "networkx", "fsspec", "numpy", "h5py",
             "record_sglang", "mini_server") + (("msgspec",) if importlib.util.find_spec("msgspec") else ())  # what UnifiedRadixCache is built on
 
@@ -104,9 +106,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def find_spec(self, name, path, target=None):
         top = name.split(".")[0]
-        if top in ABSENT:
+        if top in self.ABSENT:
             raise ModuleNotFoundError(name)
-        if top in self.KEEP or (top != "sglang" and (top in sys.stdlib_module_names or top.startswith("_"))):
+        if top in self.KEEP or (top != self.TOP and (top in sys.stdlib_module_names or top.startswith("_"))):
             return None
         package = not self.is_real(name) or self.path_of(name).endswith("__init__.py")
         return importlib.machinery.ModuleSpec(name, self, is_package=package)
@@ -115,7 +117,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if self.is_real(spec.name):
             return None
         module = _StandIn(spec.name)
-        if spec.name == "sglang":
+        if spec.name == self.TOP:
             module.__version__ = self.version()
         return module
 
@@ -141,9 +143,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                     exec(compile(ast.Module([node], []), path, "exec"), module.__dict__)
 
     def version(self):
-        import re
-
-        return re.search(r"sglang-([0-9.a-z]+)-", self.wheel.rsplit("/", 1)[-1]).group(1)
+        return re.search(self.TOP + r"-([0-9.a-z]+)-", self.wheel.rsplit("/", 1)[-1]).group(1)
 
 
 def load(wheel):

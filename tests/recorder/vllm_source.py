@@ -5,11 +5,10 @@ empty stand-in. The block pool, its queue, the managers and Request are never st
 """
 
 import ast
-import importlib.machinery
 import re
 import sys
 
-from sglang_source import Anything, Finder as _Finder, _StandIn
+from sglang_source import Anything, Finder as _Finder
 
 REAL = ("vllm.v1.core", "vllm.v1.request", "vllm.v1.kv_cache_interface", "vllm.v1.kv_cache_spec_registry", "vllm.utils.math_utils", "vllm.envs")
 TAKEN = {"vllm.v1.utils": ("ConstantList",), "vllm.utils": ("cdiv", "round_up", "length_from_prompt_token_ids_or_embeds")}
@@ -17,25 +16,11 @@ HOMES = {"cdiv": ("vllm/utils/__init__.py", "vllm/utils.py"), "round_up": ("vllm
 
 
 class Finder(_Finder):
+    TOP, ABSENT = "vllm", ()
     KEEP = ("numpy", "h5py", "typing_extensions", "record_sglang", "record_vllm", "mini_vllm", "sglang_source")
 
     def is_real(self, name):
         return any(name == r or (r == "vllm.v1.core" and name.startswith(r + ".")) for r in REAL) and ".sched" not in name and self.path_of(name) is not None
-
-    def find_spec(self, name, path, target=None):
-        top = name.split(".")[0]
-        if top in self.KEEP or (top != "vllm" and (top in sys.stdlib_module_names or top.startswith("_"))):
-            return None
-        package = not self.is_real(name) or self.path_of(name).endswith("__init__.py")
-        return importlib.machinery.ModuleSpec(name, self, is_package=package)
-
-    def create_module(self, spec):
-        if self.is_real(spec.name):
-            return None
-        module = _StandIn(spec.name)
-        if spec.name == "vllm":
-            module.__version__ = self.version()
-        return module
 
     def exec_module(self, module):
         if self.is_real(module.__name__):
@@ -64,9 +49,6 @@ class Finder(_Finder):
     def light(node):
         first = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
         return (first or "").split(".")[0] in sys.stdlib_module_names
-
-    def version(self):
-        return re.search(r"vllm-([0-9.a-z]+)-", self.wheel.rsplit("/", 1)[-1]).group(1)
 
 
 def load(wheel):

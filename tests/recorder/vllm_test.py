@@ -9,28 +9,15 @@
 import json
 import os
 import random
-import re
-import subprocess
+import statistics
 import sys
 import tempfile
-import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-sys.path.insert(0, os.path.join(HERE, "..", "..", "traces"))
+import wheels
+from wheels import run, version_of
 
 MODES = {"plain": {}, "drafts": {"drafts": 4}, "eagle": {"drafts": 3, "lookahead": 3}, "no caching": {"caching": False}, "large blocks": {"page": 64, "blocks": 24},
          "async": {"late": True}, "async drafts": {"late": True, "drafts": 3, "lookahead": 3}}
-
-
-def version_of(wheel):
-    return tuple(int(x) for x in re.search(r"vllm-(\d+)\.(\d+)\.(\d+)", os.path.basename(wheel)).groups())
-
-
-def run(kvsim, *args):
-    done = subprocess.run([kvsim, *args], capture_output=True, text=True)
-    assert done.returncode == 0, f"kvsim {' '.join(args)}: {done.returncode}: {done.stderr}"
-    return done.stdout
 
 
 def recorded(wheel, prefix, requests=80, **options):
@@ -131,29 +118,11 @@ def unexplained(wheel):
 
 
 def spawned():
-    """The hooks reach the process that a server spawns. A package of a few lines stands for vLLM: its Scheduler has no KVCacheManager, which is
-    refused, and that line comes from the spawned process."""
-    files = {"__init__.py": "__version__ = '9.9.9'\n", "child.py": (
-                 "import os\ndef run():\n    from vllm.v1.core.sched.scheduler import Scheduler\n    Scheduler()\n    print('child', os.getppid())\n"),
-             "v1/core/sched/scheduler.py": "class Scheduler:\n    pass\n",
-             "entrypoints/openai/api_server.py": ("import multiprocessing, os\nfrom vllm.child import run\nif __name__ == '__main__':\n"
-                                                  "    p = multiprocessing.get_context('spawn').Process(target=run)\n    p.start()\n    p.join()\n    print('parent', os.getpid())\n")}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in files.items():
-            path = os.path.join(folder, "vllm", name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "w") as f:
-                f.write(text)
-        for parts in ("v1", "v1/core", "v1/core/sched", "entrypoints", "entrypoints/openai"):
-            open(os.path.join(folder, "vllm", parts, "__init__.py"), "w").close()
-        script = os.path.join(HERE, "..", "..", "traces", "record_vllm.py")
-        env = {**os.environ, "PYTHONPATH": folder, "KVROOF_RECORD": os.path.join(folder, "x")}
-        done = subprocess.run([sys.executable, script, "--port", "1"], env=env, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.split()[1] == done.stdout.split()[3], done.stdout
-        assert done.stderr.count("record_vllm: not recording: the scheduler has no KVCacheManager") == 1, done.stderr
-        del env["KVROOF_RECORD"]
-        assert subprocess.run([sys.executable, script], env=env, capture_output=True, timeout=60).returncode == 2
+    """A package of a few lines stands for vLLM: its Scheduler has no KVCacheManager, which is refused."""
+    wheels.spawned("vllm", "record_vllm.py", {
+        "__init__.py": "__version__ = '9.9.9'\n", "child.py": wheels.child("vllm.v1.core.sched.scheduler"),
+        "v1/core/sched/scheduler.py": "class Scheduler:\n    pass\n", "entrypoints/openai/api_server.py": wheels.launcher("vllm")},
+        "record_vllm: not recording: the scheduler has no KVCacheManager")
 
 
 def probe(wheel):
@@ -177,11 +146,9 @@ def probe(wheel):
 
 def cost(wheel, steps=400):
     """What the hooks add to a decode step of 64 requests, and a step's CPU time of the writing thread."""
-    import statistics
-
     import mini_vllm
 
-    def median(record):
+    def measure(record):
         with tempfile.TemporaryDirectory() as folder:
             server = mini_vllm.Scheduler(blocks=20000, running=64, budget=8192, prompts=lambda: 300)
             del server.kv_cache_manager.block_pool.get_new_blocks  # the test's own watch
@@ -194,21 +161,9 @@ def cost(wheel, steps=400):
                 server.new_request(steps + 200)
             while server.waiting:
                 server.step()
-            server.step()
-            times, process = [], time.process_time()
-            for _ in range(steps):
-                began = time.thread_time()
-                server.step()
-                times.append(time.thread_time() - began)
-                time.sleep(0.002)  # the model's turn: the writer works meanwhile, as on a server
-            spent = time.process_time() - process - sum(times)
-            assert len(server.running) == 64
-            if recorder:
-                recorder.close()
-            return statistics.fmean(times), spent / steps
+            return wheels.step_times(server, recorder, steps, statistics.fmean)
 
-    rounds = [(median(False), median(True)) for _ in range(5)]
-    return statistics.median(b[0] - a[0] for a, b in rounds), statistics.median(b[1] - a[1] for a, b in rounds)
+    return wheels.added(measure, 5)
 
 
 def one(kvsim, wheel):
@@ -240,22 +195,13 @@ def main(args):
         return 0
     if args[0] == "--cost":
         vllm_source.load(args[1])
-        hooks, thread = cost(args[1])
-        print(f"  hooks {hooks * 1e6:.0f} us, writing thread {thread * 1e6:.0f} us a decode step of 64 requests")
-        assert hooks + thread < 0.02 * 0.022, "more than 2 % of a step of 22 ms"
-        return 0
-    try:
-        import h5py  # noqa: F401
-    except ImportError as missing:
-        print(f"  skipped: {missing}")
+        return wheels.tell_cost(*cost(args[1]))
+    lacks = wheels.missing("h5py")
+    if lacks:
+        print(f"  skipped: {lacks}")
         return 77
-    kvsim, wheels = args[0], sorted(args[1:], key=version_of)
-    failed = 0
     spawned()
-    for wheel in wheels:
-        failed += subprocess.run([sys.executable, os.path.abspath(__file__), "--one", kvsim, wheel]).returncode != 0
-    failed += subprocess.run([sys.executable, os.path.abspath(__file__), "--cost", wheels[-1]]).returncode != 0
-    return 1 if failed else 0
+    return 1 if wheels.each(__file__, args[0], args[1:]) else 0
 
 
 if __name__ == "__main__":
