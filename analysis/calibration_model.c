@@ -18,11 +18,17 @@ static uint32_t batch_of(const char *variant) {
   return x && sscanf(x, "ld.v4 x%u", &loads) == 1 && loads <= 64 ? loads * 512 : 0;
 }
 
+/* Rows read with the hint that they are read once lie in what the slot list and earlier lists leave of the L2: pools about
+ * its size then tell what ran before. Calibrations until 2026-11-29 have such points. */
+static bool spoilt(const kvk_point *p) {
+  return p->footprint > UINT64_C(8) << 20 && p->footprint < UINT64_C(64) << 20 && !strstr(p->variant, "rows stay");
+}
+
 bool kva_gather_point(const kva_bench_row *r, uint32_t sms, kvm_mem_point *q) {
   const kvk_point *p = &r->point;
   uint32_t batch = batch_of(p->variant);
   bool pattern = !strcmp(p->layout, "contiguous") || !strcmp(p->layout, "runs") || !strcmp(p->layout, "random");
-  if (strcmp(p->name, "gather") != 0 || !pattern || !batch || !p->row_bytes || !p->in_flight) return false;
+  if (strcmp(p->name, "gather") != 0 || !pattern || !batch || !p->row_bytes || !p->in_flight || spoilt(p)) return false;
   if (p->footprint / p->row_bytes < (p->run_length ? p->run_length : 1) || p->footprint / p->row_bytes > INT32_MAX) return false;
   *q = (kvm_mem_point){.row_bytes = p->row_bytes,
                        .run = p->run_length,
@@ -30,9 +36,35 @@ bool kva_gather_point(const kva_bench_row *r, uint32_t sms, kvm_mem_point *q) {
                        .in_flight = p->in_flight,
                        .sms = p->one_sm ? 1 : p->blocks < sms ? p->blocks : sms,
                        .batch = batch,
+                       .threads = p->threads,
                        .aligned = true,
                        .rate = r->value};
   return q->sms > 0;
+}
+
+/* ---- the card's own ---- */
+
+/* Of a miss, s: the least of the pointer chases beyond the L2; NaN without one. */
+static double latency_of(const kva_calibration *c) {
+  double least = NAN;
+  for (size_t i = 0; i < c->rows; i++)
+    if (!strcmp(c->row[i].point.name, "latency_dram")) least = fmin(least, c->row[i].value);
+  return least;
+}
+
+/* Takes over what the calibration tells of its card's memory. False, and *params as before, where that is too little. */
+static bool adapt(const kva_calibration *c, kvm_mem_params *params) {
+  kvm_mem_points points = {calloc(c->rows ? c->rows : 1, sizeof *points.point), 0, latency_of(c)};
+  if (!points.point) return false;
+  for (size_t i = 0; i < c->rows; i++) {
+    kvm_mem_point *p = &points.point[points.n];
+    if (!kva_gather_point(&c->row[i], (uint32_t)c->origin.gpu.sms, p)) continue;
+    p->fit = true; /* as far as it is one of the three that kvm_mem_adapt() looks at */
+    points.n++;
+  }
+  bool done = !kvm_mem_adapt(params, &points, NULL);
+  kvm_mem_points_free(&points);
+  return done;
 }
 
 static kv_status predict_all(const kva_model_plan *plan, const kva_calibration *c, const kvm_mem_params *params,
@@ -77,7 +109,9 @@ kv_status kva_calibration_model(const kva_model_plan *plan, kv_error *err) {
   if (known)
     (void)snprintf(model, sizeof model, "%.48s, %s", plan->gpu->key,
                    kvm_mem_kind(plan->gpu) == KVM_ASSUMED ? "uncalibrated, some values assumed"
-                                                          : "calibrated on gathers measured on an H200 (2026-11-29; models/measured lists which)");
+                   : adapt(&c, &params) ? "calibrated on gathers measured on an H200 (2026-11-29; models/measured lists which); latency, "
+                                          "activations and bus as this card's gathers tell"
+                                        : "calibrated on gathers measured on an H200 (2026-11-29; models/measured lists which)");
   else (void)snprintf(model, sizeof model, "none: %.300s", plan->gpu ? why.text : plan->why ? plan->why : "GPU not described");
   modelled = calloc(c.rows ? c.rows : 1, sizeof *modelled);
   if (!modelled) st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", plan->in);

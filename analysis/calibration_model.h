@@ -1,8 +1,12 @@
 /* calibration_model.h - the memory model's word beside a calibration's gathers (kvceilings-1).
  *
  *   /microbenchmarks/modelled    what the model gives for that gather, unit/s; NaN for everything else, for recorded
- *                                lists, and where the GPU's memory is not described
+ *                                lists, for pools about the L2's size whose rows shared it with the slot list, and where the
+ *                                GPU's memory is not described
  *   attribute memory_model       whose description, and what it is calibrated on; or why there is no model
+ *
+ * Latency, activations and bus are those of the card that was measured (kvm_mem_adapt()), where the calibration has what
+ * tells them: latency_dram, random rows of 32 and 128 B, contiguous rows of 576 B.
  */
 #ifndef KVA_CALIBRATION_MODEL_H
 #define KVA_CALIBRATION_MODEL_H
@@ -23,7 +27,7 @@ typedef struct kva_model_plan {
   void *arg;
 } kva_model_plan;
 
-/* KV_ERR_INPUT and KV_ERR_IO as kva_calibration_read(), KV_ERR_IO, KV_ERR_MEMORY. Some 30 ms a gather. */
+/* KV_ERR_INPUT and KV_ERR_IO as kva_calibration_read(), KV_ERR_IO, KV_ERR_MEMORY. Some 40 ms a gather. */
 kv_status kva_calibration_model(const kva_model_plan *plan, kv_error *err);
 
 /* What the model reads for a measured point; false where it is no gather of a pattern. */

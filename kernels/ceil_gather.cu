@@ -4,10 +4,12 @@
  * Bound: with enough in flight the DRAM ceiling for rows of 128 B and more; below that the 64-B DRAM access
  * and the sector (a 32-B row moves 64 B); with little in flight bytes-in-flight / latency (Little); beyond
  * the TLB's reach page walks (H200: flat up to 64 GiB, then about 3.2 G misses/s, which random rows of 128 B
- * feel and rows of 1152 B don't); with a pool inside the L2 the L2 ceiling. Swept: row size x layout
- * (contiguous, runs of R rows at random places, a recorded list) saturated; bytes in flight an SM; SMs in
- * use; footprint up to 90 % of memory. A run reads 1 GiB of rows (less when little is in flight), the next
- * run other rows of the same list.
+ * feel and rows of 1152 B don't); with a pool inside the L2 the L2 ceiling. Rows are read with the hint that
+ * they are read once, but for pools of up to 128 MiB: there rows with the hint would lie in what the slot
+ * list, read without it, and the lists of points before leave of the L2 (H200: 10 to 17 MiB and more, by what
+ * ran before). Swept: row size x layout (contiguous, runs of R rows at random places, a recorded list)
+ * saturated; bytes in flight an SM; SMs in use; footprint up to 90 % of memory. A run reads 1 GiB of rows
+ * (less when little is in flight), the next run other rows of the same list.
  */
 #include <cstdint>
 #include <cstdio>
@@ -43,11 +45,13 @@ struct gather_args {
   unsigned chunks;    /* 16-B pieces a row */
   unsigned *dump;
   int blocks, threads, unroll;
+  bool stay;
 };
 
-/* CHUNKS 0: the row size comes at run time. Past the end a thread reads the last piece again: a branch there
- * would keep the compiler from issuing the loads together. */
-template <int CHUNKS, int U>
+/* CHUNKS 0: the row size comes at run time. STAY: rows are to stay in the L2 as the slot list does. Past the
+ * end a thread reads the last piece again: a branch there would keep the compiler from issuing the loads
+ * together. */
+template <int CHUNKS, int U, bool STAY>
 __global__ void __launch_bounds__(1024, 1) gather_kernel(const uint4 *pool, const int *slots, unsigned total,
                                                          unsigned chunks_given, unsigned *dump) {
   const unsigned chunks = CHUNKS ? CHUNKS : chunks_given, tile = blockDim.x * U, step = gridDim.x * tile;
@@ -64,7 +68,8 @@ __global__ void __launch_bounds__(1024, 1) gather_kernel(const uint4 *pool, cons
 #pragma unroll
     for (int u = 0; u < U; u++) {
       unsigned c = min(base + u * blockDim.x, total - 1);
-      v[u] = kvk_load_once(pool + (size_t)slot[u] * chunks + c % chunks);
+      const uint4 *from = pool + (size_t)slot[u] * chunks + c % chunks;
+      v[u] = STAY ? kvk_load_l2(from) : kvk_load_once(from);
     }
 #pragma unroll
     for (int u = 0; u < U; u++) {
@@ -79,23 +84,27 @@ __global__ void __launch_bounds__(1024, 1) gather_kernel(const uint4 *pool, cons
 
 typedef void (*gather_function)(const uint4 *, const int *, unsigned, unsigned, unsigned *);
 
-template <int U>
+template <int U, bool STAY>
 static gather_function function_of(unsigned chunks) {
   switch (chunks) {
-    case 2: return gather_kernel<2, U>;
-    case 4: return gather_kernel<4, U>;
-    case 8: return gather_kernel<8, U>;
-    case 16: return gather_kernel<16, U>;
-    case 36: return gather_kernel<36, U>;
-    case 72: return gather_kernel<72, U>;
-    case 128: return gather_kernel<128, U>;
-    case 256: return gather_kernel<256, U>;
-    default: return gather_kernel<0, U>;
+    case 2: return gather_kernel<2, U, STAY>;
+    case 4: return gather_kernel<4, U, STAY>;
+    case 8: return gather_kernel<8, U, STAY>;
+    case 16: return gather_kernel<16, U, STAY>;
+    case 36: return gather_kernel<36, U, STAY>;
+    case 72: return gather_kernel<72, U, STAY>;
+    case 128: return gather_kernel<128, U, STAY>;
+    case 256: return gather_kernel<256, U, STAY>;
+    default: return gather_kernel<0, U, STAY>;
   }
 }
 
-static gather_function function_for(unsigned chunks, int unroll) {
-  return unroll == 1 ? function_of<1>(chunks) : unroll == 8 ? function_of<8>(chunks) : function_of<4>(chunks);
+/* Rows that stay are read four loads at a time alone. */
+static gather_function function_for(unsigned chunks, int unroll, bool stay) {
+  if (stay) return function_of<4, true>(chunks);
+  return unroll == 1   ? function_of<1, false>(chunks)
+         : unroll == 8 ? function_of<8, false>(chunks)
+                       : function_of<4, false>(chunks);
 }
 
 static cudaError_t launch_gather(void *arg, cudaStream_t s) {
@@ -104,8 +113,8 @@ static cudaError_t launch_gather(void *arg, cudaStream_t s) {
   const int *slots = a->slots + a->next;
   const unsigned total = a->rows * a->chunks;
   a->next += a->rows;
-  function_for(a->chunks, a->unroll)<<<a->blocks, a->threads, 0, s>>>(a->pool, slots, total, a->chunks,
-                                                                      a->dump);
+  function_for(a->chunks, a->unroll, a->stay)<<<a->blocks, a->threads, 0, s>>>(a->pool, slots, total,
+                                                                               a->chunks, a->dump);
   return cudaGetLastError();
 }
 
@@ -171,7 +180,8 @@ static kv_status point(sweep *w, spec c, kv_error *err) {
   kv_status st = make_list(w, &c, err);
   if (st) return st;
   const bool tiles = c.blocks == kTiles;
-  const void *kernel = (const void *)function_for(c.row_bytes / 16, c.unroll);
+  const bool stay = c.unroll == 4 && c.footprint <= (uint64_t)128 << 20;
+  const void *kernel = (const void *)function_for(c.row_bytes / 16, c.unroll, stay);
   if (c.blocks == kLoop || tiles) c.blocks = b->gpu->sms * kvk_bench_resident(kernel, c.threads, 0, 8);
   const int sms = c.one_sm ? 1 : c.blocks < b->gpu->sms ? c.blocks : b->gpu->sms;
   const int resident = kvk_bench_resident(kernel, c.threads, 0, c.blocks / sms);
@@ -185,12 +195,13 @@ static kv_status point(sweep *w, spec c, kv_error *err) {
                    b->dump,
                    c.blocks,
                    c.threads,
-                   c.unroll};
+                   c.unroll,
+                   stay};
   if (tiles)
     a.blocks = (int)(((uint64_t)a.rows * a.chunks + (uint64_t)(c.threads * c.unroll) - 1) /
                      (uint64_t)(c.threads * c.unroll));
-  (void)std::snprintf(p.variant, sizeof p.variant, "ld.v4 x%d, %s", c.unroll,
-                      tiles ? "a tile a block" : "indices ahead");
+  (void)std::snprintf(p.variant, sizeof p.variant, "ld.v4 x%d, %s%s", c.unroll,
+                      tiles ? "a tile a block" : "indices ahead", stay ? ", rows stay" : "");
   (void)std::snprintf(p.layout, sizeof p.layout, "%s", layout_name(c.run));
   p.one_sm = c.one_sm;
   p.row_bytes = c.row_bytes;
@@ -283,19 +294,19 @@ static kv_status few_sms(sweep *w, uint64_t pool, kv_error *err) {
   return st;
 }
 
-/* From 4 MiB, where all lies in the L2, to most of the memory, finely at the end, where the TLB's reach lies.
- */
+/* From 4 MiB, where all lies in the L2, to most of the memory; twice as finely where the L2 ends, and finely
+ * where the TLB's reach does. */
 static kv_status footprints(sweep *w, uint64_t got, kv_error *err) {
-  static const uint32_t rows[] = {128, 1152};
+  static const uint32_t rows[] = {128, 1152, 32, 576},
+                        mibs[] = {4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 1024, 2048, 4096, 8192, 16384};
+  const size_t listed = sizeof mibs / sizeof *mibs;
   const uint64_t mib = (uint64_t)1 << 20, gib = (uint64_t)1 << 30;
   kv_status st = KV_OK;
-  for (uint64_t size = 4 * mib, last = 0; !st && last < got && !w->b->plan->quick;
-       size = size < 32 * gib ? 2 * size : size + 16 * gib) {
-    const uint64_t use = size < got ? size : got;
-    last = use;
-    if (use >= 128 * mib && use < gib) continue;
-    for (size_t r = 0; !st && r < 2; r++) {
-      spec c = {rows[r], 1, use, kTiles, 256, 4, false};
+  for (uint64_t i = 0, last = 0; !st && last < got && !w->b->plan->quick; i++) {
+    const uint64_t size = i < listed ? mibs[i] * mib : (i - listed + 2) * 16 * gib;
+    last = size < got ? size : got;
+    for (size_t r = 0; !st && r < (last < gib ? 4 : 2); r++) {
+      spec c = {rows[r], 1, last, kTiles, 256, 4, false};
       st = point(w, c, err);
     }
   }

@@ -15,6 +15,16 @@
  *   copy_burst          9 such instructions by each of 4 warps at once, all landed before the next 9: cycles from one to
  *                       the next of a warp, so whether a warp goes on while its copies queue
  *   copy_straddling     the same as copy_async to rows 1168 B apart in shared memory: 128 B from one line land on two
+ *   copy_permuted       the same as copy_async, 16-byte chunk c of row r landing at c ^ (r & 7) of its line, as
+ *                       split_verify has it against bank conflicts; copy_permuted_1 to _6 with other bits of r: 1 lets the
+ *                       halves of a sector change places in odd rows, 2 and 4 move whole sectors, 6 both
+ *   burst_permuted      copy_burst with chunks at c ^ (r & 7)
+ *   copy_ldmatrix       copy_async, each instruction beside an ldmatrix.x4 of the same warp: cycles for the two, so whether
+ *                       landing copies and reads of shared memory take turns (8.2 if they do)
+ *   permuted_ldmatrix   the same with chunks at c ^ (r & 7), read back as they lie
+ *   ldmatrix_alone      the same loop without its copies; it waits for its loads, so this is no rate
+ *   arrive_lane, arrive_copies  4 warps arrive at an mbarrier: mbarrier.arrive of a lane, cp.async.mbarrier.arrive.noinc of all 32:
+ *                       cycles a warp's instruction when an SM does nothing else
  *
  * Bound: latencies; each comes to tens of cycles but for the code that comes out of memory.
  */
@@ -30,6 +40,8 @@ enum hop_kind {
   HOP_EXCHANGE,
   HOP_LDMATRIX4,
   HOP_BRANCH,
+  HOP_ARRIVE_LANE,
+  HOP_ARRIVE_COPIES,
   HOP_ONE,
   HOP_TWO,
   HOP_MANY,
@@ -37,32 +49,51 @@ enum hop_kind {
   HOP_AGAIN,
   HOP_COPY,
   HOP_STRADDLING,
+  HOP_PERMUTED,
+  HOP_PERMUTED_1,
+  HOP_PERMUTED_2,
+  HOP_PERMUTED_4,
+  HOP_PERMUTED_6,
+  HOP_LDMATRIX_ALONE,
+  HOP_COPY_LDMATRIX,
+  HOP_PERMUTED_LDMATRIX,
   HOP_BURST,
+  HOP_BURST_PERMUTED,
   HOP_KINDS
 };
-static const char *const hop_names[HOP_KINDS] = {"chain_mbarrier", "chain_mbarrier_test", "hop_mbarrier",
-                                                 "hop_exchange",   "chain_ldmatrix4",     "branch_taken",
-                                                 "fetch_one",      "fetch_two",           "fetch_many",
-                                                 "fetch_first",    "fetch_again",         "copy_async",
-                                                 "copy_straddling",     "copy_burst"};
-static const char *const hop_texts[HOP_KINDS] = {"mbarrier.arrive, try_wait by the same warp",
-                                                 "mbarrier.try_wait of a phase that is over",
-                                                 "mbarrier.arrive by a lane, another warp waits",
-                                                 "st.shared.v4, bar.sync of 4 warps, ld.shared.v4",
-                                                 "ldmatrix.x4 address chain",
-                                                 "branch over 96 instructions",
-                                                 "loop of 512 fma",
-                                                 "loop of 512 fma, another beside it",
-                                                 "loop of 4096 fma",
-                                                 "8192 fma out of memory",
-                                                 "8192 fma again",
-                                                 "cp.async 16 B, 4 rows of 1152 B a warp, L2 hits",
-                                                 "the same, rows 1168 B apart",
-                                                 "9 cp.async at once of each warp"};
-static const int hop_threads[HOP_KINDS] = {32, 32, 64, 128, 32, 32, 32, 160, 32, 32, 32, 128, 128, 128};
-static const int hop_steps[HOP_KINDS] = {4096,     4096,     4096,      4096, 4096, 4096,
-                                         512 * 64, 512 * 64, 4096 * 16, 8192, 8192, 36 * 1024, 36 * 1024,
-                                         9 * 1024};
+/* Of each kind: name, what it is, threads, steps; of copies: bytes from row to row in shared memory, bits of the row's number
+ * that its chunks are permuted by. */
+struct hop_entry {
+  const char *name, *text;
+  int threads, steps;
+  uint32_t pitch, bits;
+};
+static const hop_entry hops[HOP_KINDS] = {
+    {"chain_mbarrier", "mbarrier.arrive, try_wait by the same warp", 32, 4096, 0, 0},
+    {"chain_mbarrier_test", "mbarrier.try_wait of a phase that is over", 32, 4096, 0, 0},
+    {"hop_mbarrier", "mbarrier.arrive by a lane, another warp waits", 64, 4096, 0, 0},
+    {"hop_exchange", "st.shared.v4, bar.sync of 4 warps, ld.shared.v4", 128, 4096, 0, 0},
+    {"chain_ldmatrix4", "ldmatrix.x4 address chain", 32, 4096, 0, 0},
+    {"branch_taken", "branch over 96 instructions", 32, 4096, 0, 0},
+    {"arrive_lane", "mbarrier.arrive by a lane, 4 warps", 128, 4096, 0, 0},
+    {"arrive_copies", "arrive.noinc of copies by 32 lanes, 4 warps", 128, 4096, 0, 0},
+    {"fetch_one", "loop of 512 fma", 32, 512 * 64, 0, 0},
+    {"fetch_two", "loop of 512 fma, another beside it", 160, 512 * 64, 0, 0},
+    {"fetch_many", "loop of 4096 fma", 32, 4096 * 16, 0, 0},
+    {"fetch_first", "8192 fma out of memory", 32, 8192, 0, 0},
+    {"fetch_again", "8192 fma again", 32, 8192, 0, 0},
+    {"copy_async", "cp.async 16 B, 4 rows of 1152 B a warp, L2 hits", 128, 36 * 1024, 1152, 0},
+    {"copy_straddling", "the same, rows 1168 B apart", 128, 36 * 1024, 1168, 0},
+    {"copy_permuted", "the same, chunk c of row r at c ^ (r & 7)", 128, 36 * 1024, 1152, 7},
+    {"copy_permuted_1", "the same, chunk c of row r at c ^ (r & 1)", 128, 36 * 1024, 1152, 1},
+    {"copy_permuted_2", "the same, chunk c of row r at c ^ (r & 2)", 128, 36 * 1024, 1152, 2},
+    {"copy_permuted_4", "the same, chunk c of row r at c ^ (r & 4)", 128, 36 * 1024, 1152, 4},
+    {"copy_permuted_6", "the same, chunk c of row r at c ^ (r & 6)", 128, 36 * 1024, 1152, 6},
+    {"ldmatrix_alone", "the ldmatrix.x4 of the next two alone", 128, 36 * 1024, 1152, 7},
+    {"copy_ldmatrix", "cp.async 16 B and ldmatrix.x4, 4 warps", 128, 36 * 1024, 1152, 0},
+    {"permuted_ldmatrix", "the same, chunk c of row r at c ^ (r & 7)", 128, 36 * 1024, 1152, 7},
+    {"copy_burst", "9 cp.async at once of each warp", 128, 9 * 1024, 1152, 0},
+    {"burst_permuted", "the same, chunk c of row r at c ^ (r & 7)", 128, 9 * 1024, 1152, 7}};
 
 __device__ __forceinline__ void arrive(uint32_t bar) {
   asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}\n" ::"r"(bar) : "memory");
@@ -146,6 +177,16 @@ __device__ __forceinline__ void walk(uint32_t bar, uint32_t cell, int steps, int
 #pragma unroll
       for (int u = 0; u < 8; u++)
         if (never == u) multiply_adds<96>(f, y);
+  if (KIND == HOP_ARRIVE_LANE || KIND == HOP_ARRIVE_COPIES) { /* counts run out and begin anew; nobody waits */
+    for (int s = 0; s < steps / 4; s += 16)
+#pragma unroll
+      for (int u = 0; u < 16; u++) {
+        if (KIND == HOP_ARRIVE_COPIES)
+          asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(bar) : "memory");
+        else if (lane == 0) arrive(bar);
+      }
+    __syncthreads();
+  }
   if (KIND == HOP_ONE || (KIND == HOP_TWO && warp == 0))
     for (int s = 0; s < steps; s += 512) multiply_adds<512>(f, y);
   if (KIND == HOP_TWO && warp == 4)
@@ -158,34 +199,60 @@ __device__ __forceinline__ void walk(uint32_t bar, uint32_t cell, int steps, int
   if (KIND == HOP_FIRST || KIND == HOP_AGAIN) multiply_adds<8192>(f, y);
 }
 
+/* How rows lie in shared memory. */
+struct landing {
+  uint32_t to, pitch, bits;
+};
+
 /* This warp's 4 rows of a tile of 16. */
-__device__ __forceinline__ void copy_rows(uint32_t to, uint32_t pitch, const unsigned char *pool, int tile) {
-  const uint32_t lane = threadIdx.x % 32, row = 4 * (threadIdx.x / 32) + lane / 8;
-  const unsigned char *from = pool + (((uint32_t)tile * 16 + row) * 2654435761u >> 20) * 1152 + 16 * (lane & 7);
-  const uint32_t at = to + (uint32_t)(tile & 3) * 16 * pitch + row * pitch + 16 * (lane & 7);
+__device__ __forceinline__ void copy_rows(landing l, const unsigned char *pool, int tile) {
+  const uint32_t lane = threadIdx.x % 32, row = 4 * (threadIdx.x / 32) + lane / 8, chunk = lane & 7;
+  const unsigned char *from = pool + (((uint32_t)tile * 16 + row) * 2654435761u >> 20) * 1152 + 16 * chunk;
+  const uint32_t at = l.to + ((uint32_t)(tile & 3) * 16 + row) * l.pitch + 16 * (chunk ^ (row & l.bits));
 #pragma unroll
   for (uint32_t line = 0; line < 9; line++)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at + 128 * line), "l"(from + 128 * line) : "memory");
 }
 
+/* 8 rows of a tile that landed three tiles before, a line of each a load: 8 lanes a matrix, permuted so that no banks clash. */
+__device__ __forceinline__ uint32_t read_rows(landing l, int tile) {
+  const uint32_t lane = threadIdx.x % 32, row = lane & 7, at = l.to + ((uint32_t)(tile + 1 & 3) * 16 + row) * l.pitch;
+  uint32_t sum = 0;
+#pragma unroll
+  for (uint32_t line = 0; line < 9; line++) {
+    uint32_t a, b, c, d;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
+                 : "r"(at + 128 * line + 16 * ((lane / 8 + 4 * (threadIdx.x / 32 & 1)) ^ row))
+                 : "memory");
+    sum += a ^ b ^ c ^ d;
+  }
+  return sum;
+}
+
 /* steps: instructions of all 4 warps, 9 a tile and warp. */
-__device__ __forceinline__ void copy_tiles(uint32_t to, uint32_t pitch, const unsigned char *pool, int steps) {
+template <bool COPY, bool READ>
+__device__ __forceinline__ uint32_t copy_tiles(landing l, const unsigned char *pool, int steps) {
+  uint32_t sum = 0;
   for (int tile = 0; tile < steps / 36; tile++) {
-    copy_rows(to, pitch, pool, tile);
+    if (COPY) copy_rows(l, pool, tile);
+    if (READ) sum += read_rows(l, tile);
     asm volatile("cp.async.commit_group; cp.async.wait_group 3;" ::: "memory");
   }
   asm volatile("cp.async.wait_all;" ::: "memory");
+  return sum;
 }
 
 /* steps: instructions of one warp. */
-__global__ void __launch_bounds__(128) burst_kernel(const unsigned char *pool, int steps, unsigned long long *state) {
+__global__ void __launch_bounds__(128)
+    burst_kernel(const unsigned char *pool, uint32_t bits, int steps, unsigned long long *state) {
   extern __shared__ __align__(128) unsigned char tiles[];
-  const uint32_t to = (uint32_t)__cvta_generic_to_shared(tiles);
+  const landing l = {(uint32_t)__cvta_generic_to_shared(tiles), 1152, bits};
   long long sum = 0;
   for (int tile = -64; tile < steps / 9; tile++) {
     __syncthreads();
     const long long start = clock64();
-    copy_rows(to, 1152, pool, tile & 4095);
+    copy_rows(l, pool, tile & 4095);
     const long long took = clock64() - start;
     asm volatile("cp.async.wait_all;" ::: "memory");
     if (tile >= 0) sum += took;
@@ -193,16 +260,19 @@ __global__ void __launch_bounds__(128) burst_kernel(const unsigned char *pool, i
   if (threadIdx.x == 0) state[0] = (unsigned long long)sum;
 }
 
+template <bool COPY, bool READ>
 __global__ void __launch_bounds__(128)
-    copy_kernel(const unsigned char *pool, uint32_t pitch, int steps, unsigned long long *state) {
+    copy_kernel(const unsigned char *pool, uint32_t pitch, uint32_t bits, int steps, unsigned long long *state,
+                unsigned *dump) {
   extern __shared__ __align__(128) unsigned char tiles[];
-  const uint32_t to = (uint32_t)__cvta_generic_to_shared(tiles);
-  copy_tiles(to, pitch, pool, 36 * 64);
+  const landing l = {(uint32_t)__cvta_generic_to_shared(tiles), pitch, bits};
+  uint32_t sum = copy_tiles<true, READ>(l, pool, 36 * 64);
   __syncthreads();
   const long long start = clock64();
-  copy_tiles(to, pitch, pool, steps);
+  sum += copy_tiles<COPY, READ>(l, pool, steps);
   __syncthreads();
   if (threadIdx.x == 0) state[0] = (unsigned long long)(clock64() - start);
+  if (sum == 0x12345678u) atomicAdd(dump, 1u);
 }
 const int COPY_SHARED = 4 * 16 * 1168;
 
@@ -216,7 +286,9 @@ __global__ void __launch_bounds__(160)
   float f = (float)threadIdx.x, y = (float)never;
   for (unsigned i = threadIdx.x; i < 1024; i += blockDim.x) cell[i] = 0;
   if (threadIdx.x < 2)
-    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(bar + 8 * threadIdx.x) : "memory");
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(bar + 8 * threadIdx.x),
+                 "r"(KIND == HOP_ARRIVE_COPIES ? 128 : KIND == HOP_ARRIVE_LANE ? 4 : 1)
+                 : "memory");
   __syncthreads();
   const long long start = clock64();
   walk<KIND>(bar, at, steps, never, f, y);
@@ -234,12 +306,29 @@ struct hop_args {
   unsigned *dump;
 };
 
+template <typename KERNEL>
+static cudaError_t let_share(KERNEL kernel) {
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, COPY_SHARED);
+}
+
+static cudaError_t launch_copy(const hop_args *a, cudaStream_t s) {
+  const hop_entry *h = &hops[a->kind];
+  const bool reads = a->kind >= HOP_LDMATRIX_ALONE && a->kind < HOP_BURST;
+  auto *const kernel = a->kind == HOP_LDMATRIX_ALONE ? copy_kernel<false, true> : reads ? copy_kernel<true, true> : copy_kernel<true, false>;
+  const cudaError_t set = a->kind >= HOP_BURST ? let_share(burst_kernel) : let_share(kernel);
+  if (set != cudaSuccess) return set;
+  if (a->kind >= HOP_BURST) burst_kernel<<<1, h->threads, COPY_SHARED, s>>>(a->pool, h->bits, a->steps, a->state);
+  else kernel<<<1, h->threads, COPY_SHARED, s>>>(a->pool, h->pitch, h->bits, a->steps, a->state, a->dump);
+  return cudaGetLastError();
+}
+
 static cudaError_t launch_hop(void *arg, cudaStream_t s) {
   const hop_args *a = (const hop_args *)arg;
   const cudaError_t code = a->flush ? cudaMemsetAsync(a->flush, 1, a->flush_bytes, s) : cudaSuccess;
   if (code != cudaSuccess) return code;
+  if (a->kind >= HOP_COPY) return launch_copy(a, s);
 #define KIND(k) \
-  case k: hop_kernel<k><<<1, hop_threads[k], 0, s>>>(a->steps, -1, a->state, a->dump); break
+  case k: hop_kernel<k><<<1, hops[k].threads, 0, s>>>(a->steps, -1, a->state, a->dump); break
   switch (a->kind) {
     KIND(HOP_CHAIN);
     KIND(HOP_TEST);
@@ -247,26 +336,12 @@ static cudaError_t launch_hop(void *arg, cudaStream_t s) {
     KIND(HOP_EXCHANGE);
     KIND(HOP_LDMATRIX4);
     KIND(HOP_BRANCH);
+    KIND(HOP_ARRIVE_LANE);
+    KIND(HOP_ARRIVE_COPIES);
     KIND(HOP_ONE);
     KIND(HOP_TWO);
     KIND(HOP_MANY);
     KIND(HOP_FIRST);
-    case HOP_COPY:
-    case HOP_STRADDLING: {
-      const cudaError_t set =
-          cudaFuncSetAttribute(copy_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, COPY_SHARED);
-      if (set != cudaSuccess) return set;
-      copy_kernel<<<1, hop_threads[HOP_COPY], COPY_SHARED, s>>>(a->pool, a->kind == HOP_COPY ? 1152 : 1168, a->steps,
-                                                                  a->state);
-      break;
-    }
-    case HOP_BURST: {
-      const cudaError_t set =
-          cudaFuncSetAttribute(burst_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, COPY_SHARED);
-      if (set != cudaSuccess) return set;
-      burst_kernel<<<1, hop_threads[HOP_BURST], COPY_SHARED, s>>>(a->pool, a->steps, a->state);
-      break;
-    }
     default: hop_kernel<HOP_AGAIN><<<1, 32, 0, s>>>(a->steps, -1, a->state, a->dump);
   }
 #undef KIND
@@ -274,15 +349,15 @@ static cudaError_t launch_hop(void *arg, cudaStream_t s) {
 }
 
 static kv_status point(kvk_bench *b, int kind, kv_error *err) {
-  kvk_point p = kvk_bench_blank(hop_names[kind], "1", KVK_LATENCY);
+  kvk_point p = kvk_bench_blank(hops[kind].name, "1", KVK_LATENCY);
   const bool flush = kind == HOP_FIRST;
-  hop_args a = {kind,        hop_steps[kind], b->arena, flush ? b->arena : NULL, flush ? b->arena_bytes : 0,
+  hop_args a = {kind,        hops[kind].steps, b->arena, flush ? b->arena : NULL, flush ? b->arena_bytes : 0,
                 b->counters, b->dump};
   unsigned long long took = 0;
-  (void)std::snprintf(p.variant, sizeof p.variant, "%s", hop_texts[kind]);
+  (void)std::snprintf(p.variant, sizeof p.variant, "%s", hops[kind].text);
   p.one_sm = true;
   p.blocks = 1;
-  p.threads = (uint32_t)hop_threads[kind];
+  p.threads = (uint32_t)hops[kind].threads;
   p.work = a.steps;
   kv_status st = kvk_bench_time(b, &p, launch_hop, &a, err);
   if (!st) st = kvk_device_take(b->device, &took, a.state, sizeof took, err); /* of the last run */

@@ -124,7 +124,8 @@ static inline double later(double a, double b) {
 }
 
 double kvm_dram_worked(const kvm_dram *d) {
-  return later((double)d->n.bursts * d->burst, (double)d->n.activations * d->p.act);
+  double opened = (double)d->n.activations;
+  return later((double)d->n.bursts * d->burst + opened * d->p.act_bus, opened * d->p.act);
 }
 
 /* Carries out the refreshes that are due at `at`. */
@@ -189,6 +190,7 @@ double kvm_dram_read(kvm_dram *d, kvm_dram_place w, uint32_t bursts, double at) 
     d->n.row_hits++;
   } else {
     column = activate(d, c, b, w.row + 1, at);
+    c->bus += d->p.act_bus;
   }
   b->columns = column + bursts * d->p.ccd;
   double data = later(column + (bursts - 1) * d->p.ccd, at + c->bus + (bursts - 1) * d->burst);
@@ -214,5 +216,6 @@ double kvm_dram_random(const kvm_mem_params *p, uint32_t bursts) {
          open = 1 - (p->refresh_per_bank ? p->rrefd * p->banks : p->rfc) / p->refi;
   double by_act = p->channels * bytes / p->act * open;
   double by_bank = p->channels * p->banks * bytes / p->rc * (1 - p->rfc / p->refi);
-  return fmin(kvm_dram_stream(p), fmin(by_act, by_bank));
+  double by_bus = 1 / (1 / kvm_dram_stream(p) + p->act_bus / (bytes * p->channels));
+  return fmin(by_bus, fmin(by_act, by_bank));
 }

@@ -2,7 +2,8 @@
  *
  * A channel holds `queue` requests at a time. A request whose row is open waits for the bank's columns, else
  * for an activation: of the bank (tRC after its last one, precharge first if another row is open) and of the
- * channel (one every max(tRRD, tFAW/4)). The data bus serves bursts one after the other. Activations and bus
+ * channel (one every max(tRRD, tFAW/4)). The data bus serves bursts one after the other, and loses act_bus to
+ * each activation. Activations and bus
  * are fluid servers: a request that waits for its bank does not hold up those behind it, as a reordering
  * scheduler would have it, but it keeps its place in the queue. Refresh takes the bank (per bank) or the
  * channel (all banks), and closes rows.

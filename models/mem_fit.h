@@ -14,20 +14,27 @@ typedef struct kvm_mem_point {
   uint64_t footprint;      /* B of the pool; runs lie at random places of it */
   uint64_t in_flight;      /* B an SM */
   uint32_t sms, batch;     /* SMs at work; B that a warp asks for at once */
+  uint32_t threads;        /* a block */
   bool aligned;            /* runs start at multiples of their length */
   bool fit;                /* to be fitted to; else held out */
+  bool spoilt;             /* measures something else too: neither fitted to nor to be compared */
   double rate;             /* measured, useful B/s */
 } kvm_mem_point;
 
 typedef struct kvm_mem_points {
   kvm_mem_point *point;
   size_t n;
+  double latency; /* s of a miss on the same card, by a pointer chase; NaN where the table does not say */
 } kvm_mem_points;
 
-/* Reads a text table: row_bytes run footprint in_flight_per_sm sms batch GB/s kernel set, # comments.
+/* Reads a text table: row_bytes run footprint in_flight_per_sm sms batch threads GB/s kernel set (fit,
+ * held or spoilt), a line `latency NS`, # comments.
  * KV_ERR_INPUT names file and line. The caller frees. */
 kv_status kvm_mem_points_load(const char *path, kvm_mem_points *points, kv_error *err);
 void kvm_mem_points_free(kvm_mem_points *points); /* safe on a zeroed one */
+
+/* True where another kernel was faster with all else alike: the point is no ceiling. */
+bool kvm_mem_slower(const kvm_mem_points *points, size_t i);
 
 /* The modelled rate of a point, from a sample of about `sample` bytes (0: 16 MiB; more where the pool is
  * small or much is in flight). */
@@ -53,6 +60,14 @@ typedef struct kvm_mem_fitted {
   size_t points;        /* fitted to */
   unsigned evaluations; /* of one point */
 } kvm_mem_fitted;
+
+/* What differs from one card to the next of a kind: H200s of one driver and one day answer in 333 or in 348
+ * ns and open 38 or 42 G rows a second, each to 0.2 % the same again. So *params takes over the latency of
+ * the card that the points are of, if they tell it; and of the points marked fit, saturated, in pools of 4 to
+ * 64 GiB, the best of contiguous 576-byte rows tells the efficiency, of random 128-byte rows what an
+ * activation costs the bus, of random 32-byte rows the activation interval. KV_ERR_INPUT: one of the three is
+ * missing; *params is as before. Takes a second. */
+kv_status kvm_mem_adapt(kvm_mem_params *params, const kvm_mem_points *points, kv_error *err);
 
 /* Fits the parameters of `which` (kvm_mem_fittable bits) to the points marked fit, starting from `start`.
  * KV_ERR_INPUT: fewer such points than parameters. Takes about a second a ten points and parameter. */

@@ -6,15 +6,23 @@
 
 #include "mem_cache.h"
 
+/* What a line visit is to the warp that asks for it. */
+enum {
+  ENDS = 1 /* its batch */,
+  SAME_PAGE = 2 /* as the visit before it in the list, which another warp may have */
+};
+
 /* A line visit that has been named but not yet carried out: its state is on the way from the host's memory.
  */
 typedef struct visit {
   uint32_t line, set;
-  unsigned want;
+  unsigned want, marks;
   kvm_dram_place place;
 } visit;
-enum { AHEAD = 16, MOST_WARPS = 1 << 24, LOOK = 256 };
-#define FULL 0.75 /* a load beyond it waits no longer: the servers' own backlog does the rest */
+enum { AHEAD = 16, MOST_WARPS = 1 << 24, LOOK = 256, LOAD = 512, MOST_TEAM = 32, HALVES_BLOCK = 32 };
+/* A load beyond it waits no longer: the servers' own backlog does the rest. An H200's chase beside other
+ * traffic waits 105 ns at a load of 0.89, and so it does here with the queueing of its description. */
+#define FULL 0.82
 
 /* Warps by the time at which they ask next: a wheel of time slots, each with a chain of warps. */
 enum { SLOTS = 8192 };
@@ -26,6 +34,20 @@ typedef struct wheel {
   double slots_a_second;
 } wheel;
 
+/* What a block asks for at once, by warp: its warps take turns at the list, a load each. */
+typedef struct ask {
+  uint32_t line;
+  unsigned want, marks;
+  uint32_t next; /* ask + 1 of the same warp; 0: none */
+} ask;
+typedef struct tile {
+  ask *ask;                                               /* [room] */
+  uint32_t room, asks, first[MOST_TEAM], last[MOST_TEAM]; /* ask + 1; 0: none */
+  uint32_t members, rounds;                               /* warps of the block; loads of each */
+  uint32_t at, left;                                      /* load under way; B of it still to come */
+  uint32_t page;                                          /* of the latest visit in the list */
+} tile;
+
 /* A fluid server: work waiting, in seconds, at the latest time seen. */
 typedef struct server {
   double last, waiting;
@@ -35,21 +57,26 @@ struct kvm_mem {
   kvm_mem_params p;
   kvm_dram *dram;
   kvm_cache l2;
+  kvm_cache half[2]; /* of the L2, where what stays in it decides; made when first needed */
+  bool halves;
   kvm_tlb tlb;
   wheel wheel;
   /* of the read under way */
   uint64_t warps;
-  uint32_t warp, sms, batch; /* warp whose batch is being asked for */
-  uint32_t left;             /* B of it still to be asked for */
-  double start, end, turn;   /* of the batch; from its end to the warp's next */
-  server *link;              /* [sms] */
+  uint32_t warp, sm, sms, batch; /* warp whose batch is being asked for */
+  uint32_t left;                 /* B of it still to be asked for; 0: the next warp is to begin */
+  double start, end, turn;       /* of the batch; from its end to the warp's next */
+  double sm_time, l2_time;       /* s of an SM and of the L2 a byte */
+  tile tile;
+  server *link; /* [sms] */
   server l2_server, walkers;
   double queueing;                      /* s: mean extra wait at the present load */
   double load, load_worked, load_since; /* 0..1; DRAM work and time when it was last looked at */
   uint32_t load_left, dice;             /* misses until the next look; state of the generator */
   double exponential[256];              /* of mean 1: its quantiles, mixed up by the dice */
-  double front;                         /* s a miss takes outside the DRAM channel */
-  unsigned group;                       /* sectors a miss fetches together */
+  double
+      front[2]; /* s a miss takes outside the DRAM channel, in the SM's half of the memory and in the other */
+  unsigned group; /* sectors a miss fetches together */
   uint32_t page;
   uint64_t footprint;
   uint32_t resident;   /* share of the footprint's pages that the TLB holds, of 2^32 */
@@ -85,15 +112,20 @@ void kvm_mem_free(kvm_mem *m) {
   if (!m) return;
   kvm_dram_free(m->dram);
   kvm_cache_free(&m->l2);
+  kvm_cache_free(&m->half[0]);
+  kvm_cache_free(&m->half[1]);
   kvm_tlb_free(&m->tlb);
   free(m->link);
   free(m->wheel.ready);
   free(m->wheel.next);
+  free(m->tile.ask);
   free(m);
 }
 
 void kvm_mem_flush(kvm_mem *m) {
   kvm_cache_flush(&m->l2);
+  kvm_cache_flush(&m->half[0]);
+  kvm_cache_flush(&m->half[1]);
   kvm_tlb_flush(&m->tlb);
 }
 
@@ -194,7 +226,8 @@ static double queue_up(kvm_mem *m) {
 /* The next warp begins a batch. */
 static void begin_batch(kvm_mem *m) {
   m->warp = earliest(&m->wheel);
-  m->left = m->batch;
+  m->sm = m->warp % m->sms;
+  m->left = m->tile.members > 1 ? UINT32_MAX : m->batch;
   m->start = m->end = m->wheel.ready[m->warp];
   m->issued = later(m->issued, m->start);
 }
@@ -204,28 +237,44 @@ static void end_batch(kvm_mem *m) {
   m->left = 0;
 }
 
+/* Which half of the memory a line lies in, seen from the SM: 1 the other one. */
+static inline unsigned other_half(const kvm_mem *m, uint32_t line) {
+  uint32_t block = line / HALVES_BLOCK * 0x9e3779b1u;
+  return (block >> 31 ^ block >> 16 ^ m->sm) & 1;
+}
+
+/* What of a line has to come out of memory. A line is kept in the half of the L2 before its memory and, read
+ * from the other side, in that half too. */
+static unsigned to_bring(kvm_mem *m, const visit *v) {
+  unsigned side = m->sm & 1, other = other_half(m, v->line), home = side ^ other;
+  uint32_t set = kvm_cache_set(&m->half[0], v->line);
+  if (other && !kvm_cache_touch(&m->half[side], set, v->line, v->want, 1)) return 0;
+  return kvm_cache_touch(&m->half[home], set, v->line, v->want, m->group);
+}
+
 /* The warp under way, or the one that is ready first, asks for a line visit. */
 static void carry_out(kvm_mem *m, const visit *v) {
   if (!m->left) begin_batch(m);
   uint32_t page = v->line >> m->page_shift;
-  double at = page == m->page ? m->start : walk(m, page, m->start), end;
-  unsigned wanted = count(v->want), fill = kvm_cache_touch(&m->l2, v->set, v->line, v->want, m->group);
-  uint32_t bytes = wanted * KVM_SECTOR;
-  at = serve(&m->l2_server, at, bytes / m->p.l2_rate);
+  double at = page == m->page || v->marks & SAME_PAGE ? m->start : walk(m, page, m->start), end;
+  unsigned wanted = count(v->want),
+           fill = m->halves ? to_bring(m, v) : kvm_cache_touch(&m->l2, v->set, v->line, v->want, m->group);
+  uint32_t bytes = wanted * KVM_SECTOR, least = m->p.l2_least;
+  at = serve(&m->l2_server, at, (bytes < least ? least : bytes) * m->l2_time);
   if (fill) {
     uint32_t bursts = (count(fill) * KVM_SECTOR + m->p.burst_bytes - 1) / m->p.burst_bytes;
-    end = kvm_dram_read(m->dram, v->place, bursts, at) + m->front + queue_up(m);
+    end = kvm_dram_read(m->dram, v->place, bursts, at) + m->front[other_half(m, v->line)] + queue_up(m);
   } else {
     end = at + m->p.l2_latency;
   }
-  end = serve(&m->link[m->warp % m->sms], end, bytes / m->p.sm_rate);
+  end = serve(&m->link[m->sm], end, bytes * m->sm_time);
   m->r->requests++;
   m->r->sectors += wanted;
   m->r->sector_hits += wanted - count(fill & v->want);
   m->latency_sum += end - m->start;
   m->end = later(m->end, end);
   m->latest = later(m->latest, end);
-  if (m->left <= bytes) end_batch(m);
+  if (v->marks & ENDS || m->left <= bytes) end_batch(m);
   else m->left -= bytes;
 }
 
@@ -235,12 +284,74 @@ static void carry_out_oldest(kvm_mem *m) {
   m->waiting--;
 }
 
-static void request(kvm_mem *m, uint32_t line, unsigned want) {
+static void enqueue(kvm_mem *m, uint32_t line, unsigned want, unsigned marks) {
   if (m->waiting == AHEAD) carry_out_oldest(m);
   visit *v = &m->ahead[(m->oldest + m->waiting++) % AHEAD];
-  *v = (visit){line, kvm_cache_set(&m->l2, line), want, kvm_dram_place_of(m->dram, line)};
+  *v = (visit){line, kvm_cache_set(&m->l2, line), want, marks, kvm_dram_place_of(m->dram, line)};
   kvm_cache_expect(&m->l2, v->set);
   kvm_dram_expect(m->dram, v->place);
+}
+
+/* ---- a block's tile ---- */
+
+/* Warp after warp, as each asks for all of its loads at once. */
+static void carry_out_tile(kvm_mem *m) {
+  tile *t = &m->tile;
+  for (uint32_t w = 0; w < t->members; w++) {
+    for (uint32_t i = t->first[w]; i; i = t->ask[i - 1].next) {
+      const ask *a = &t->ask[i - 1];
+      m->page = UINT32_MAX; /* the mark decides, not what another warp asked for last */
+      enqueue(m, a->line, a->want, a->marks | (a->next ? 0 : ENDS));
+    }
+    t->first[w] = t->last[w] = 0;
+  }
+  t->asks = t->at = 0;
+  t->left = LOAD;
+}
+
+/* A line visit of the load under way, `bytes` of rows. Slot numbers (0) do not count: they are read beside
+ * the rows. A load takes whole lines: what of the last lies beyond it is a piece of the load, not of the
+ * next. */
+static void add_to_tile(kvm_mem *m, uint32_t line, unsigned want, uint32_t bytes) {
+  tile *t = &m->tile;
+  uint32_t w = t->at % t->members, page = line >> m->page_shift;
+  t->ask[t->asks++] = (ask){line, want, page == t->page ? SAME_PAGE : 0, 0};
+  t->page = page;
+  if (t->last[w]) t->ask[t->last[w] - 1].next = t->asks;
+  else t->first[w] = t->asks;
+  t->last[w] = t->asks;
+  t->left -= bytes < t->left ? bytes : t->left;
+  if (!t->left) {
+    t->left = LOAD;
+    t->at++;
+  }
+  if (t->at == t->members * t->rounds || t->asks == t->room) carry_out_tile(m);
+}
+
+static inline void request(kvm_mem *m, uint32_t line, unsigned want, bool rows) {
+  if (m->tile.members > 1) add_to_tile(m, line, want, rows ? count(want) * KVM_SECTOR : 0);
+  else enqueue(m, line, want, 0);
+}
+
+static kv_status set_tile(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err) {
+  tile *t = &m->tile;
+  uint32_t team = rows->team > MOST_TEAM ? MOST_TEAM : rows->team;
+  t->members = team < 1 || m->batch % LOAD ? 1 : team > m->warps ? (uint32_t)m->warps : team;
+  t->rounds = m->batch / LOAD;
+  t->left = LOAD;
+  t->asks = t->at = 0;
+  t->page = UINT32_MAX;
+  memset(t->first, 0, sizeof t->first);
+  memset(t->last, 0, sizeof t->last);
+  uint64_t room = t->members > 1 ? (uint64_t)m->batch / KVM_SECTOR * t->members * 2 : 0;
+  if (room > UINT32_MAX / 2) return kv_fail(err, KV_ERR_USAGE, "memory model: a batch of %u bytes", m->batch);
+  if (room > t->room) {
+    ask *grown = realloc(t->ask, room * sizeof *grown);
+    if (!grown) return kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
+    t->ask = grown;
+    t->room = (uint32_t)room;
+  }
+  return KV_OK;
 }
 
 /* ---- a list ---- */
@@ -252,7 +363,7 @@ typedef struct piece {
 } piece;
 
 static inline void flush_piece(kvm_mem *m, piece *p) {
-  if (p->sectors) request(m, p->line, p->sectors);
+  if (p->sectors) request(m, p->line, p->sectors, true);
   p->sectors = 0;
 }
 
@@ -285,12 +396,12 @@ static inline void read_indices(kvm_mem *m, walker *w, uint64_t count) {
   w->index_end += count * w->rows->index_bytes;
   for (; w->index_at < w->index_end; w->index_at += KVM_LINE) {
     flush_piece(m, &w->piece);
-    request(m, (uint32_t)(w->index_at / KVM_LINE), KVM_ALL_SECTORS);
+    request(m, (uint32_t)(w->index_at / KVM_LINE), KVM_ALL_SECTORS, false);
   }
 }
 
 static void under_way(kvm_mem *m, walker *w, uint64_t total_rows) {
-  bool far = m->r->sectors * KVM_SECTOR * 2 >= 3 * m->warps * m->batch && m->r->rows * 4 >= total_rows;
+  bool far = m->r->sectors * KVM_SECTOR * 2 >= 3 * m->warps * m->batch && m->r->rows * 2 >= total_rows;
   if (w->mark >= 0 || !far) return;
   w->mark = m->issued;
   w->marked_rows = m->r->rows;
@@ -346,17 +457,29 @@ static kv_status read_runs(kvm_mem *m, walker *w, uint64_t total, kv_error *err)
   return KV_OK;
 }
 
+/* Twice the work for the host, so only for what is read again and again. */
+static kv_status set_halves(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err) {
+  m->halves = m->p.far > 0 && rows->footprint && rows->footprint <= 2 * m->p.l2_whole;
+  kv_status st = KV_OK;
+  for (int h = 0; h < 2 && m->halves && !st; h++)
+    if (!m->half[h].sets) st = kvm_cache_create(m->p.l2_whole / 2 / KVM_LINE, &m->half[h], err);
+  return st;
+}
+
 static kv_status start(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err) {
   uint64_t in_flight = rows->in_flight ? rows->in_flight : kvm_mem_saturating(&m->p);
   m->batch = rows->batch ? rows->batch : 2048;
-  m->turn = m->p.turn + m->p.issue * m->batch / 512;
+  m->turn = m->p.turn + (m->p.issue + rows->address) * m->batch / LOAD;
+  m->sm_time = (rows->effort > 0 ? rows->effort : 1) / m->p.sm_rate;
+  m->l2_time = 1 / m->p.l2_rate;
   m->sms = rows->sms && rows->sms < m->p.sms ? rows->sms : m->p.sms;
   m->warps = (in_flight + m->batch - 1) / m->batch;
   if (m->warps > MOST_WARPS) m->warps = MOST_WARPS;
-  kv_status st = set_warps(&m->wheel, m->warps, 64 / m->p.latency, err);
+  kv_status st = set_tile(m, rows, err);
+  if (!st) st = set_halves(m, rows, err);
+  if (!st) st = set_warps(&m->wheel, m->warps, 64 / m->p.latency, err);
   if (st) return st;
   memset(m->link, 0, m->p.sms * sizeof *m->link);
-  m->left = 0;
   kvm_dram_reset(m->dram);
   m->l2_server = m->walkers = (server){0, 0};
   m->page = UINT32_MAX;
@@ -366,10 +489,12 @@ static kv_status start(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err) {
   m->resident = share >= 1 ? UINT32_MAX : (uint32_t)(share * UINT32_MAX);
   m->waiting = m->oldest = 0;
   m->group = m->p.access_bytes / KVM_SECTOR;
-  m->front = m->p.latency - kvm_dram_unloaded(&m->p, 1);
+  m->front[0] = m->p.latency - m->p.far / 2 - kvm_dram_unloaded(&m->p, 1);
+  m->front[1] = m->front[0] + m->p.far;
   m->queueing = m->load = m->load_worked = m->load_since = 0;
   m->load_left = LOOK;
   m->dice = 1;
+  m->left = 0;
   m->latest = m->issued = m->latency_sum = 0;
   return KV_OK;
 }
@@ -408,6 +533,7 @@ kv_status kvm_mem_read(kvm_mem *m, const kvm_mem_rows *rows, kvm_mem_result *res
   m->r = result;
   st = rows->slot ? read_slots(m, &w, err) : read_runs(m, &w, total_rows(rows), err);
   if (!st) flush_piece(m, &w.piece);
+  if (!st && m->tile.members > 1) carry_out_tile(m);
   while (m->waiting) carry_out_oldest(m);
   if (!st) finish(m, &w);
   return st;

@@ -35,7 +35,11 @@ typedef struct kvm_mem_rows {
   uint64_t base;        /* address of row 0: the layer's buffer */
   uint64_t in_flight;   /* B over the whole chip; 0: kvm_mem_saturating() */
   uint32_t batch;       /* B that a warp asks for at once; 0: 2048, four 16-byte loads a thread */
-  uint32_t sms;         /* SMs at work; 0: all */
+  uint32_t team;  /* warps of a block that take turns at the list, 512 B (a load) each; 0 or 1: a warp's batch
+                     is  one stretch of the list. Needs a batch of a multiple of 512 */
+  double address; /* s more for each load of 512 B: addresses that take long to compute */
+  double effort;  /* of an SM a byte, in that of a plain gather; 0: 1 */
+  uint32_t sms;   /* SMs at work; 0: all */
   uint64_t footprint; /* B that reading comes back to again and again, of which the list is a sample: the TLB
                          then holds its reach of it, a fixed choice of pages. 0: the TLB is followed page by
                          page from where it stands */

@@ -174,6 +174,7 @@ static kv_status fill(const kvm_gpu *gpu, corner c, kvm_mem_params *p, kv_error 
                         .refi = v[REFI],
                         .rfc = v[RFC],
                         .rrefd = v[RREFD],
+                        .l2_whole = (uint64_t)v[L2_BYTES],
                         .l2_bytes = (uint64_t)v[L2_BYTES],
                         .l2_rate = v[L2_RATE],
                         .sm_rate = v[SM_RATE],
@@ -193,6 +194,11 @@ static kv_status fill(const kvm_gpu *gpu, corner c, kvm_mem_params *p, kv_error 
   p->l2_latency = isnan(l2) ? p->latency / 2 : l2;
   double own = kvm_gpu_number(gpu, "mem_l2_rate");
   if (own > 0) p->l2_rate = own;
+  double least = kvm_gpu_number(gpu, "l2_request_bytes"), far = kvm_gpu_number(gpu, "dram_far_ns");
+  p->l2_least = least > 0 && least <= 128 ? (uint32_t)least : 32;
+  double act_bus = kvm_gpu_number(gpu, "dram_act_bus");
+  p->act_bus = act_bus > 0 && act_bus < v[RC] ? act_bus : 0;
+  p->far = far > 0 && far < 2 * p->latency ? far : 0;
   double kept = kvm_gpu_number(gpu, "l2_kept_bytes");
   if (kept > 0 && kept < v[L2_BYTES]) p->l2_bytes = (uint64_t)kept;
   return KV_OK;

@@ -27,14 +27,22 @@ typedef struct kvm_mem_params {
   double rcd, rp, cl, rc; /* s: activate to read, precharge, read to data, activate to activate of one bank */
   double ccd;             /* s between column commands to one bank */
   double act;             /* s a channel needs an activation: max(tRRD, tFAW / 4) */
+  double act_bus; /* s of its data bus that an activation costs: bank groups change, columns wait for one
+                     another */
   double refi, rfc, rrefd; /* s between refreshes of a bank, a refresh, refresh to activate of another bank */
   /* L2 */
-  uint64_t l2_bytes; /* what streamed rows may keep of it */
+  uint64_t l2_whole; /* B of it */
+  uint64_t l2_bytes; /* of that, what rows may keep: less than the whole where lines are kept in both of its
+                        halves */
   double l2_rate;    /* B/s out of L2 */
   double sm_rate;    /* B/s into one SM */
   double l2_latency; /* s, a hit as the SM sees it */
+  uint32_t l2_least; /* B: a request for fewer takes the L2 as long */
   /* the way to DRAM */
-  double latency;  /* s, a miss to closed rows as the SM sees it, nothing else going on */
+  double latency; /* s, a miss to closed rows as the SM sees it, nothing else going on: the mean of both
+                     halves */
+  double
+      far; /* s by which the half of the memory behind the other half of the L2 answers later; 0: no halves */
   double turn;     /* s between the last byte of a warp's batch and its next requests */
   double issue;    /* s more for each 512 bytes of the batch: a warp's loads go out one after the other */
   double queueing; /* s: mean wait of a miss at half load; it grows as load / (1 - load) */

@@ -8,8 +8,7 @@
  *     #CLASH    shared memory alone: lanes that want one bank, so that each of its wavefronts is served that
  *               many times (1). That is time and no work: the ladder's W counts a wavefront once. Of cp:
  *               in how many passes it writes shared memory (one for each 128 B that it moves). A pass writes
- *               within one line of 128 B and takes no sector of 32 B apart: a line whose sectors' halves
- *               change places needs two
+ *               within one line of 128 B; chunks of 16 B that change places there need no second one
  *     *COUNT    that many of them, one after the other (1)
  *     :CYCLES   cycles from the first of them to the warp's next instruction, in all (1 each): the scheduling
  *               stalls of fixed-latency instructions

@@ -26,7 +26,7 @@ static double bandwidth(const kvm_gpu *g, const char *const *names, size_t n, ch
 
 /* ---- scatter, by the memory model ---- */
 
-enum { MODEL_ROWS = 16384 };
+enum { MODEL_ROWS = 32768 }; /* half as many are over before the memory is busy */
 
 /* The share that runs of `run` rows at random places of an 8-GiB pool keep. */
 static kv_status share_of_runs(kvm_mem *mem, double row_bytes, double mem_bytes, uint32_t run, int32_t *slot, double *share,

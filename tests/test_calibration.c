@@ -197,9 +197,17 @@ static kvk_point gather(const char *layout, uint32_t run, uint32_t blocks, bool 
   return p;
 }
 
+static kvk_point pool_of(uint64_t mib, const char *variant) {
+  kvk_point p = gather("random", 1, 792, false);
+  (void)snprintf(p.variant, sizeof p.variant, "%s", variant);
+  p.footprint = mib << 20;
+  return p;
+}
+
 static void gathers(kva_calibration *c) {
   const kvk_point p[] = {gather("contiguous", 0, 792, false), gather("random", 1, 792, false), gather("random", 1, 1, true),
-                         gather("list", 0, 792, false)};
+                         gather("list", 0, 792, false), pool_of(16, "ld.v4 x4, a tile a block"),
+                         pool_of(16, "ld.v4 x4, a tile a block, rows stay")};
   fill(c);
   (void)snprintf(c->origin.gpu.name, sizeof c->origin.gpu.name, "NVIDIA H200");
   for (size_t i = 0; i < sizeof p / sizeof *p; i++) CU_ASSERT_EQUAL(kva_calibration_add(c, &p[i], NULL), KV_OK);
@@ -228,7 +236,7 @@ static void the_model_stands_beside_the_gathers(void) {
   kvm_gpu gpu;
   kvm_mem_params params;
   char model[400], history[4000], path[1024], out[1024];
-  double v[13], rate;
+  double v[15], rate;
   gathers(&c);
   described(&gpu, &params);
   strcpy(path, kv_tmp("gathers.h5"));
@@ -236,7 +244,7 @@ static void the_model_stands_beside_the_gathers(void) {
   CU_ASSERT_EQUAL_FATAL(kva_calibration_write(&c, path, "roofline calibrate", NULL), KV_OK);
   kva_model_plan plan = {.in = path, .out = out, .gpu = &gpu, .command = "again"};
   CU_ASSERT_EQUAL_FATAL(kva_calibration_model(&plan, NULL), KV_OK);
-  read_modelled(out, v, 13, model, history);
+  read_modelled(out, v, 15, model, history);
   CU_ASSERT_PTR_NOT_NULL(strstr(model, "h200_sxm, calibrated on gathers"));
   CU_ASSERT_PTR_NOT_NULL(strstr(history, "roofline calibrate; the memory model added by: again"));
   const kvm_mem_point random = {.row_bytes = 1152, .run = 1, .footprint = UINT64_C(8) << 30, .in_flight = 16384, .sms = 132,
@@ -246,12 +254,13 @@ static void the_model_stands_beside_the_gathers(void) {
   CU_ASSERT(v[9] > v[10] && v[11] < v[10] / 20 && v[11] > v[10] / 132 / 2); /* contiguous; one SM of 132 */
   for (size_t i = 0; i < 9; i++) CU_ASSERT(isnan(v[i]));
   CU_ASSERT(isnan(v[12])); /* a recorded list is no pattern */
+  CU_ASSERT(isnan(v[13]) && v[14] > v[10]); /* a pool about the L2's size, by what ran before and by itself */
   CU_ASSERT_EQUAL_FATAL(kva_calibration_read(out, &d, NULL), KV_OK); /* all else stays */
-  CU_ASSERT(d.rows == 13 && d.row[10].value == c.row[10].value && d.row[10].point.samples == 5);
+  CU_ASSERT(d.rows == 15 && d.row[10].value == c.row[10].value && d.row[10].point.samples == 5);
   kva_calibration_free(&d);
   plan = (kva_model_plan){.in = out, .out = out, .why = "nobody described it"}; /* in place, and again */
   CU_ASSERT_EQUAL_FATAL(kva_calibration_model(&plan, NULL), KV_OK);
-  read_modelled(out, v, 13, model, history);
+  read_modelled(out, v, 15, model, history);
   CU_ASSERT_STRING_EQUAL(model, "none: nobody described it");
   CU_ASSERT(isnan(v[10]));
   plan.in = kv_tmp("absent.h5");

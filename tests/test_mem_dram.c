@@ -126,6 +126,17 @@ static void random_rows_are_bound_by_activations(void) {
   WITHIN(rate(&p, 4000000, 2, true), formula, 3);
 }
 
+/* A line a row: the bus moves 128 B in 32 x 4 / (4.56 TB/s / 188) = 5.28 ns and loses 0.6 ns to the
+ * activation. */
+static void activations_cost_the_bus(void) {
+  kvm_mem_params p = hbm();
+  p.act_bus = 0.6e-9;
+  double formula = 188 * 128 / (188 * 128 / 4.56e12 + 0.6e-9);
+  WITHIN(kvm_dram_random(&p, 4), formula, 1e-9);
+  WITHIN(rate(&p, 4000000, 4, true), formula, 3);
+  WITHIN(rate(&p, 4000000, 4, false), 188 * 1024 / (188 * 1024 / 4.56e12 + 0.6e-9), 1.5);
+}
+
 /* One bank a channel: every access waits for tRC. */
 static void one_bank_is_bound_by_its_cycle(void) {
   kvm_mem_params p = hbm();
@@ -181,6 +192,7 @@ void suite_mem_dram(void) {
                                        {"peak", a_stream_reaches_peak_times_efficiency},
                                        {"refresh", refresh_takes_its_share},
                                        {"activations", random_rows_are_bound_by_activations},
+                                       {"bus and activations", activations_cost_the_bus},
                                        {"bank cycle", one_bank_is_bound_by_its_cycle},
                                        {"addresses", lines_spread_evenly},
                                        {"idle refresh", idle_time_pays_for_refreshes},

@@ -158,7 +158,7 @@ static void bad_rows_are_refused(void) {
 /* One warp with one line: a miss takes the unloaded latency (and the line its time on the SM's link). */
 static void a_lone_miss_takes_the_unloaded_latency(void) {
   kvm_mem_params p = h200();
-  p.near = p.walk = 0;
+  p.near = p.walk = p.far = 0;
   kvm_mem *m = made(&p);
   const int32_t slot[] = {12345};
   kvm_mem_result r =
@@ -167,6 +167,32 @@ static void a_lone_miss_takes_the_unloaded_latency(void) {
   r = result_of(m, &(kvm_mem_rows){.slot = slot, .n = 1, .row_bytes = 32, .in_flight = 32, .batch = 32});
   CU_ASSERT(fabs(r.seconds / p.l2_latency - 1) < 0.01);
   kvm_mem_free(m);
+}
+
+/* Half of the blocks of 4 KiB answer far/2 sooner than the mean, the others far/2 later; an SM of the other
+ * half has it the other way round. */
+static void half_of_the_memory_is_nearer(void) {
+  kvm_mem_params p = h200();
+  p.near = p.walk = p.queueing = 0;
+  int far[2] = {0};
+  for (uint32_t sm = 0; sm < 2; sm++)
+    for (int32_t block = 0; block < 64; block++) {
+      kvm_mem *m = made(&p);
+      const int32_t slot[] = {block * 128,
+                              block * 128}; /* by the first warp, and by the second again: SM 0 and 1 */
+      kvm_mem_result r;
+      CU_ASSERT_EQUAL(
+          kvm_mem_read(
+              m,
+              &(kvm_mem_rows){.slot = slot + 1 - sm, .n = 1, .row_bytes = 32, .in_flight = 64, .batch = 32},
+              &r, NULL),
+          KV_OK);
+      bool later = r.seconds > p.latency;
+      CU_ASSERT(fabs(r.seconds - p.latency - (later ? 0.5 : -0.5) * p.far) < 3e-9);
+      far[sm] += later;
+      kvm_mem_free(m);
+    }
+  CU_ASSERT(far[0] > 16 && far[0] < 48 && far[0] == far[1]);
 }
 
 /* Little's law: with few bytes in flight the rate is in_flight / (latency + turn). */
@@ -192,6 +218,69 @@ static void a_pool_in_the_l2_runs_at_its_rate(void) {
   CU_ASSERT(r.sector_hits > r.sectors * 9 / 10);
   CU_ASSERT(r.rate > 0.6 * p.l2_rate && r.rate < 1.1 * p.l2_rate);
   kvm_mem_free(m);
+}
+
+/* A request for a sector takes the L2 as long as one for l2_least bytes. */
+static void small_requests_take_the_l2_as_long(void) {
+  kvm_mem_params p = h200();
+  static int32_t slot[1048576];
+  double rate[2];
+  p.sm_rate = 1e13;
+  for (int i = 0; i < 2; i++) {
+    p.l2_least = i ? 128 : 64;
+    kvm_mem *m = made(&p);
+    kvm_mem_layout(&(kvm_mem_pattern){131072, 1, true, 3}, slot,
+                   1048576); /* 4 MiB, nearly each sector a line visit */
+    const kvm_mem_rows rows = {.slot = slot, .n = 1048576, .row_bytes = 32, .footprint = UINT64_C(4) << 20};
+    (void)result_of(m, &rows);
+    rate[i] = result_of(m, &rows).rate;
+    kvm_mem_free(m);
+  }
+  CU_ASSERT(fabs(rate[0] / rate[1] - 2) < 0.05 && fabs(rate[0] / (p.l2_rate / 2) - 1) < 0.05);
+}
+
+/* What both halves of the L2 read is kept in both: of a pool of less than a half all stays, of one of more
+ * than a half not, though the whole would hold it. */
+static void lines_are_kept_in_both_halves(void) {
+  kvm_mem_params p = h200();
+  for (int i = 0; i < 3; i++) {
+    const uint64_t pool = (i == 0 ? 36 : i == 1 ? 60 : 300) * p.l2_whole / 100, lines = pool / 128;
+    int32_t *slot = malloc(lines * sizeof *slot);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(slot);
+    kvm_mem *m = made(&p);
+    kvm_mem_layout(&(kvm_mem_pattern){lines, 1, true, 3}, slot, lines);
+    const kvm_mem_rows rows = {.slot = slot, .n = lines, .row_bytes = 128, .footprint = pool};
+    for (int pass = 0; pass < 3; pass++) (void)result_of(m, &rows);
+    kvm_mem_result r = result_of(m, &rows);
+    double hits = (double)r.sector_hits / (double)r.sectors;
+    CU_ASSERT(i == 0 ? hits > 0.97 : i == 1 ? hits > 0.5 && hits < 0.97 : hits < 0.02);
+    kvm_mem_free(m);
+    free(slot);
+  }
+}
+
+/* Warps of a block take turns at the list: the same lines are read, and a warp's batch lies in more rows, so
+ * that it waits longer for the slowest. */
+static void warps_of_a_block_take_turns(void) {
+  kvm_mem_params p = h200();
+  static int32_t slot[20000];
+  kvm_mem_result r[2];
+  kvm_mem_layout(&(kvm_mem_pattern){1 << 20, 1, true, 3}, slot, 20000);
+  for (uint32_t i = 0; i < 2; i++) {
+    kvm_mem *m = made(&p);
+    r[i] = result_of(m, &(kvm_mem_rows){.slot = slot,
+                                        .n = 20000,
+                                        .row_bytes = 1152,
+                                        .index_bytes = 4,
+                                        .in_flight = 16384,
+                                        .batch = 2048,
+                                        .team = 1 + 7 * i});
+    kvm_mem_free(m);
+  }
+  CU_ASSERT(r[0].requests == r[1].requests && r[0].sectors == r[1].sectors &&
+            r[0].dram_bytes == r[1].dram_bytes);
+  CU_ASSERT(r[0].rows == 20000 && r[0].pages == r[1].pages);
+  CU_ASSERT(r[1].rate < r[0].rate && r[1].rate > 0.6 * r[0].rate);
 }
 
 static void scatter_is_ordered(void) {
@@ -221,6 +310,24 @@ static void scatter_is_ordered(void) {
       kvm_mem_scatter(m, &(kvm_mem_rows){.slot = slot, .n = 65536, .row_bytes = 1152}, 4096, &g, NULL),
       KV_OK);
   CU_ASSERT(fabs(g.scatter - 1) < 0.03 && g.rows <= 24000);
+  kvm_mem_free(m);
+}
+
+/* What an H200 shows for random rows of 1152 B: 1.02 to 1.04. */
+static void random_latent_rows_lose_little(void) {
+  kvm_mem_params p = h200();
+  kvm_mem *m = made(&p);
+  static int32_t slot[131072];
+  for (uint64_t seed = 1; seed <= 3; seed++)
+    for (uint64_t n = 32768; n <= 131072; n *= 4) {
+      kvm_mem_gather g;
+      kvm_mem_layout(&(kvm_mem_pattern){(UINT64_C(8) << 30) / 1152, 1, true, seed}, slot, n);
+      CU_ASSERT_EQUAL(
+          kvm_mem_scatter(m, &(kvm_mem_rows){.slot = slot, .n = n, .row_bytes = 1152, .index_bytes = 4},
+                          32768, &g, NULL),
+          KV_OK);
+      CU_ASSERT(g.scatter >= 1 && g.scatter <= 1.05);
+    }
   kvm_mem_free(m);
 }
 
@@ -271,38 +378,86 @@ static void count_error(tally *t, double modelled, double measured) {
   t->worst = fmax(t->worst, e);
 }
 
-/* The bar: 10 % on points that no fit has seen. A few sparse ones (single SMs) miss it; they are counted, not
- * hidden. */
-static void measured_gathers_are_met(void) {
-  kvm_mem_params p = h200();
+static kvm_mem_points gathers_of(const char *path, kvm_mem_params *p) {
   kvm_mem_points points;
-  tally fitted = {0}, held = {0}, saturated = {0};
-  CU_ASSERT_EQUAL_FATAL(
-      kvm_mem_points_load(kv_source("models/measured/h200-gather-20261129.txt"), &points, NULL), KV_OK);
-  CU_ASSERT(points.n > 250);
+  *p = h200();
+  CU_ASSERT_EQUAL_FATAL(kvm_mem_points_load(kv_source(path), &points, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kvm_mem_adapt(p, &points, NULL), KV_OK);
+  return points;
+}
+
+/* Several rows in a line, in a pool about as large as the L2: which lines stay there is not followed well
+ * enough. */
+static bool blurred(const kvm_mem_point *q, const kvm_mem_params *p) {
+  return q->row_bytes < KVM_LINE && 2 * q->footprint > p->l2_whole && q->footprint < 2 * p->l2_whole;
+}
+
+/* All but the kernel is the same, and the model knows no kernels. */
+static bool alike(const kvm_mem_point *a, const kvm_mem_point *b) {
+  return a->row_bytes == b->row_bytes && a->run == b->run && a->footprint == b->footprint &&
+         a->in_flight == b->in_flight && a->sms == b->sms && a->batch == b->batch &&
+         a->threads == b->threads && !b->spoilt;
+}
+
+/* The bar: 10 % on all ceilings that no fit has seen. What is left out is counted: points of the slower of
+ * two kernels, and small rows in pools about the L2's size. */
+static void gathers_are_met(const char *path, int least) {
+  kvm_mem_params p;
+  kvm_mem_points points = gathers_of(path, &p);
+  tally fitted = {0}, held = {0}, slower = {0}, small = {0};
+  double rate = NAN;
   for (size_t i = 0; i < points.n; i++) {
-    double rate;
     const kvm_mem_point *q = &points.point[i];
-    if (i % 3 != 0 && q->sms == p.sms) continue; /* every third, and all those with few SMs */
-    CU_ASSERT_EQUAL_FATAL(kvm_mem_predict(&p, q, UINT64_C(8) << 20, &rate, NULL), KV_OK);
-    count_error(q->fit ? &fitted : &held, rate, q->rate);
-    if (!q->fit && q->in_flight >= 65536 && q->sms == p.sms && q->footprint > 4 * p.l2_bytes)
-      count_error(&saturated, rate, q->rate);
+    if (q->spoilt) continue;
+    if (!i || !alike(q, q - 1)) CU_ASSERT_EQUAL_FATAL(kvm_mem_predict(&p, q, 0, &rate, NULL), KV_OK);
+    count_error(q->fit                       ? &fitted
+                : kvm_mem_slower(&points, i) ? &slower
+                : blurred(q, &p)             ? &small
+                                             : &held,
+                rate, q->rate);
   }
   printf(
-      "\n    fitted %d: mean %.1f %%, worst %.1f %%; held out %d: mean %.1f %%, worst %.1f %%, beyond 10 %%: "
-      "%d; of those "
-      "saturated %d: worst %.1f %% ",
+      "\n    fitted %d: mean %.1f %%, worst %.1f %%; held out %d: mean %.1f %%, worst %.1f %%; by a slower "
+      "kernel %d: "
+      "worst %.1f %%; small rows about the L2's size %d: worst %.1f %% ",
       fitted.n, 100 * fitted.sum / fitted.n, 100 * fitted.worst, held.n, 100 * held.sum / held.n,
-      100 * held.worst, held.beyond, saturated.n, 100 * saturated.worst);
-  CU_ASSERT(held.n > 60 && held.sum / held.n < 0.05 && held.worst < 0.2 && held.beyond * 12 < held.n);
-  CU_ASSERT(saturated.n > 30 && saturated.worst < 0.12);
+      100 * held.worst, slower.n, 100 * slower.worst, small.n, 100 * small.worst);
+  CU_ASSERT(held.n >= least && held.sum / held.n < 0.04 && held.worst < 0.1);
+  CU_ASSERT(fitted.n > 50 && fitted.worst < 0.1);
+  CU_ASSERT(slower.n < 75 && slower.worst < 0.15);
+  CU_ASSERT(small.n <= 4 && small.worst < 0.3);
   kvm_mem_points_free(&points);
 }
 
-/* An older table, runs at unaligned places: none of it was fitted to. The model makes each line of 128 B an
- * activation of its own, which is too strict where a run of 64 to 256 B straddles two lines: up to 14 % slow
- * there. */
+static void measured_gathers_are_met(void) {
+  gathers_are_met("models/measured/h200-gather-20261129.txt", 140);
+}
+
+static void gathers_of_another_card_are_met(void) {
+  gathers_are_met("models/measured/h200-gather-20261129b.txt", 170);
+}
+
+/* Points of one kind alone tell nothing. */
+static void a_card_is_told_by_three_points(void) {
+  kvm_mem_params p = h200(), before = p;
+  kvm_mem_point q[] = {{32, 1, UINT64_C(8) << 30, 98304, 132, 2048, 256, true, true, false, 1.2e12},
+                       {128, 1, UINT64_C(8) << 30, 98304, 132, 2048, 256, true, true, false, 4.1e12},
+                       {576, 0, UINT64_C(8) << 30, 98304, 132, 2048, 256, true, true, false, 4.5e12}};
+  kv_error err = {KV_OK, ""};
+  CU_ASSERT_EQUAL(kvm_mem_adapt(&p, &(kvm_mem_points){q, 2, 340e-9}, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "576"));
+  CU_ASSERT(memcmp(&p, &before, sizeof p) == 0);
+  CU_ASSERT_EQUAL_FATAL(kvm_mem_adapt(&p, &(kvm_mem_points){q, 3, 340e-9}, NULL), KV_OK);
+  CU_ASSERT_DOUBLE_EQUAL(p.latency, 340e-9, 1e-15);
+  for (int i = 0; i < 3; i++) {
+    double rate;
+    CU_ASSERT_EQUAL_FATAL(kvm_mem_predict(&p, &q[i], 0, &rate, NULL), KV_OK);
+    CU_ASSERT(fabs(rate / q[i].rate - 1) < 0.01);
+  }
+}
+
+/* An older table, runs at unaligned places, of a card that nothing else is known of: none of it was fitted
+ * to. */
 static void an_independent_table_is_met(void) {
   kvm_mem_params p = h200();
   char line[256];
@@ -310,7 +465,8 @@ static void an_independent_table_is_met(void) {
   FILE *f = fopen(kv_source("models/measured/h200-gather-202607.txt"), "r");
   CU_ASSERT_PTR_NOT_NULL_FATAL(f);
   while (fgets(line, sizeof line, f)) {
-    kvm_mem_point q = {.footprint = UINT64_C(8) << 30, .in_flight = 65536, .sms = p.sms, .batch = 2048};
+    kvm_mem_point q = {
+        .footprint = UINT64_C(8) << 30, .in_flight = 65536, .sms = p.sms, .batch = 2048, .threads = 256};
     double contiguous, share, rate;
     if (line[0] == '#') continue;
     CU_ASSERT_EQUAL_FATAL(sscanf(line, "%u %u %lf %lf", &q.row_bytes, &q.run, &contiguous, &share), 4);
@@ -320,21 +476,21 @@ static void an_independent_table_is_met(void) {
   (void)fclose(f);
   printf("\n    July table %d: mean %.1f %%, worst %.1f %%, beyond 10 %%: %d ", t.n, 100 * t.sum / t.n,
          100 * t.worst, t.beyond);
-  CU_ASSERT(t.n == 30 && t.sum / t.n < 0.05 && t.worst < 0.15 && t.beyond <= 4);
+  CU_ASSERT(t.n == 30 && t.sum / t.n < 0.03 && t.worst < 0.12 && t.beyond <= 1);
 }
 
 /* Points made by the model itself must give its parameters back. */
 static void a_fit_finds_what_made_the_points(void) {
   kvm_mem_params truth = h200(), start = truth;
-  kvm_mem_point q[] = {{32, 1, UINT64_C(8) << 30, 65536, 132, 2048, true, true, 0},
-                       {128, 0, UINT64_C(8) << 30, 65536, 132, 2048, true, true, 0},
-                       {1152, 0, UINT64_C(8) << 30, 65536, 132, 2048, true, true, 0}};
+  kvm_mem_point q[] = {{32, 1, UINT64_C(8) << 30, 65536, 132, 2048, 256, true, true, false, 0},
+                       {128, 0, UINT64_C(8) << 30, 65536, 132, 2048, 256, true, true, false, 0},
+                       {1152, 0, UINT64_C(8) << 30, 65536, 132, 2048, 256, true, true, false, 0}};
   for (int i = 0; i < 3; i++)
     CU_ASSERT_EQUAL_FATAL(kvm_mem_predict(&truth, &q[i], UINT64_C(2) << 20, &q[i].rate, NULL), KV_OK);
   start.act *= 1.2;
   start.efficiency *= 0.9;
   kvm_mem_fitted f;
-  const kvm_mem_points points = {q, 3}, none = {q, 0};
+  const kvm_mem_points points = {q, 3, NAN}, none = {q, 0, NAN};
   CU_ASSERT_EQUAL_FATAL(
       kvm_mem_fit(&start, &points, KVM_FIT_ACT | KVM_FIT_EFFICIENCY, UINT64_C(2) << 20, &f, NULL), KV_OK);
   CU_ASSERT(fabs(f.params.act / truth.act - 1) < 0.02 &&
@@ -386,7 +542,14 @@ void suite_mem_model(void) {
                                        {"scatter", scatter_is_ordered},
                                        {"sample", a_sample_stands_for_the_list},
                                        {"layouts", layouts_are_what_they_say},
+                                       {"latent rows", random_latent_rows_lose_little},
+                                       {"halves of the memory", half_of_the_memory_is_nearer},
+                                       {"small requests", small_requests_take_the_l2_as_long},
+                                       {"halves of the L2", lines_are_kept_in_both_halves},
+                                       {"turns", warps_of_a_block_take_turns},
                                        {"measured", measured_gathers_are_met},
+                                       {"another card", gathers_of_another_card_are_met},
+                                       {"adapt", a_card_is_told_by_three_points},
                                        {"independent table", an_independent_table_is_met},
                                        {"fit", a_fit_finds_what_made_the_points},
                                        {"gddr7", gddr7_is_a_prediction_with_a_range},
