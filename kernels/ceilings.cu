@@ -31,7 +31,7 @@ static const entry entries[] = {
     {{"line", "bytes that memory hands out with a word that misses", "64 B on HBM3E"}, kvk_ceil_line},
     {{"chain", "latency inside an SM: fma, ex2, mma, shared, barrier, ...", "dependent chain"},
      kvk_ceil_chain},
-    {{"hop", "warp to warp through shared memory; fetching instructions", "latencies"}, kvk_ceil_hop},
+    {{"hop", "warp to warp; copies into shared memory; fetching instructions", "latencies"}, kvk_ceil_hop},
     {{"loaded", "latency of DRAM under load", "queues before DRAM"}, kvk_ceil_loaded},
     {{"launch", "launch overhead, eager and in a graph", "host and front end"}, kvk_ceil_launch},
     {{"gather", "rows by a slot list: row x layout x in flight x footprint", "DRAM pages, TLB, in flight"},
