@@ -427,6 +427,9 @@ static bool matters(const kvm_question *q, int p) {
   return true;
 }
 
+/* A parameter whose upper end changes the time by less is taken to change it as little at its lower end. */
+static const double SLIGHT = 3e-3;
+
 static kv_status find_interval(const kvm_question *q, const trial *base, kvm_time_memo *memo,
                                kvm_prediction *p, kv_error *err) {
   double sum = 0;
@@ -435,11 +438,13 @@ static kv_status find_interval(const kvm_question *q, const trial *base, kvm_tim
   for (int i = 0; !st && i < KVM_PARAMETERS; i++) {
     const kvm_estimate *e = &q->timing->p[i];
     double at[2] = {p->whole, p->whole};
-    for (int end = 0; !st && i != KVM_P_MODEL && end < 2; end++) {
+    for (int end = 1; !st && i != KVM_P_MODEL && end >= 0; end--) {
       trial x = *base;
       x.v[i] = end ? e->high : e->low;
-      if (isfinite(x.v[i]) && x.v[i] != e->value && matters(q, i))
+      bool slight = !end && fabs(log(at[1] / p->whole)) < SLIGHT;
+      if (isfinite(x.v[i]) && x.v[i] != e->value && matters(q, i) && !slight)
         st = whole_time(q, &x, memo, &at[end], err);
+      else if (slight) at[0] = p->whole * p->whole / at[1];
     }
     p->effect[i] = i == KVM_P_MODEL ? (isnan(e->value) ? 0 : e->value) : fabs(log(at[1] / at[0])) / 2;
     if (i != KVM_P_MODEL && p->effect[i] > p->effect[p->dominating]) p->dominating = (kvm_parameter)i;

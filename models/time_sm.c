@@ -17,6 +17,7 @@ enum {
   COUNTED = 4,
   DRAIN = 4,
   MOST_TILES = MOST_WARM + COUNTED + DRAIN,
+  RING = 6, /* tiles until a ring of up to 5 stages is steady */
   GROUPS = 32
 };
 #define STOPPED 1e300
@@ -282,13 +283,15 @@ static void issue(machine *m, warp *w, double t) {
  * number. */
 static int warm_tiles(const kvm_block *block) {
   int open = 0;
+  bool ring = false; /* of stages: how many, the program does not say */
   for (unsigned r = 0; r < block->roles; r++)
     for (size_t i = 0; i < block->role[r].tile.steps; i++) {
       const kvm_step *s = &block->role[r].tile.step[i];
       if (s->op == KVM_GROUP && s->count > open) open = s->count;
-      if (s->op == KVM_LAND && open < 5) open = 5; /* a ring of stages: how many, the program does not say */
+      ring |= s->op == KVM_LAND;
     }
-  return 3 + 2 * open < MOST_WARM ? 3 + 2 * open : MOST_WARM;
+  int warm = ring && 2 * open < RING ? 3 + RING : 3 + 2 * open;
+  return warm < MOST_WARM ? warm : MOST_WARM;
 }
 
 static bool hands_on(const kvm_block *block) {

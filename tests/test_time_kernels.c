@@ -88,10 +88,10 @@ static void more_rows_take_longer(void) {
     }
   }
   /* one group of 48 rows or fewer, two, four: all blocks are alike and there are more of them to share the
-   * GPU */
+   * GPU; of one group the memory is the longer part */
   double one = whole("split_verify", 6, 8, 1, 131072), two = whole("split_verify", 12, 8, 1, 131072),
          four = whole("split_verify", 24, 8, 1, 131072);
-  CU_ASSERT(two > 1.6 * one && two < 2.1 * one && four > 1.7 * two && four < 2.1 * two);
+  CU_ASSERT(two > 1.5 * one && two < 2.1 * one && four > 1.7 * two && four < 2.1 * two);
 }
 
 static void a_batch_is_shared_out(void) {
