@@ -33,9 +33,10 @@ struct kvm_dram {
   kvm_dram_counts n;
 };
 
-/* v / by, with inverse = floor(2^63 / by) + 1: exact, as the product errs by less than 2^32 / 2^63. */
+/* v / by, with inverse = floor(2^63 / by) + 1: exact, as the product errs by less than 2^32 / 2^63. The upper
+ * half of twice the product needs no shift of two words. */
 static inline uint32_t divide(uint32_t v, uint64_t inverse) {
-  return (uint32_t)((unsigned __int128)v * inverse >> 63);
+  return (uint32_t)((unsigned __int128)((uint64_t)v << 1) * inverse >> 64);
 }
 
 static uint64_t inverse_of(uint32_t by) {
@@ -87,7 +88,9 @@ void kvm_dram_reset(kvm_dram *d) {
 }
 
 kvm_dram_counts kvm_dram_counted(const kvm_dram *d) {
-  return d->n;
+  kvm_dram_counts n = d->n;
+  n.requests = n.row_hits + n.activations;
+  return n;
 }
 
 /* ---- addresses ---- */
@@ -100,7 +103,7 @@ static inline uint32_t mix(uint32_t v) {
   return v ^ v >> 16;
 }
 
-kvm_dram_place kvm_dram_place_of(const kvm_dram *d, uint32_t line) {
+void kvm_dram_place_of(const kvm_dram *d, uint32_t line, kvm_dram_place *w) {
   uint32_t block = line >> d->block_shift, stretch = divide(block, d->inverse_stretch),
            within = block - stretch * d->stretch, round = divide(within, d->inverse_channels),
            c = within - round * d->p.channels, h = mix(stretch * d->blocks_a_row + round);
@@ -109,18 +112,22 @@ kvm_dram_place kvm_dram_place_of(const kvm_dram *d, uint32_t line) {
   uint32_t row = divide(stretch, d->inverse_banks), b = stretch - row * d->p.banks;
   b += (uint32_t)((uint64_t)mix(row ^ 0x9e3779b9u) * d->p.banks >> 32);
   if (b >= d->p.banks) b -= d->p.banks;
-  return (kvm_dram_place){c, b, row};
+  *w = (kvm_dram_place){c, b, row};
 }
 
-void kvm_dram_expect(const kvm_dram *d, kvm_dram_place w) {
-  __builtin_prefetch(&d->bank[(size_t)w.channel * d->p.banks + w.bank], 1);
-  __builtin_prefetch(&d->left[(size_t)w.channel * d->p.queue + d->channel[w.channel].head], 1);
+void kvm_dram_expect(const kvm_dram *d, const kvm_dram_place *w) {
+  __builtin_prefetch(&d->bank[(size_t)w->channel * d->p.banks + w->bank], 1);
+  __builtin_prefetch(&d->left[(size_t)w->channel * d->p.queue + d->channel[w->channel].head], 1);
 }
 
 /* ---- time ---- */
 
 static inline double later(double a, double b) {
   return a > b ? a : b;
+}
+
+static inline double sooner(double a, double b) {
+  return a < b ? a : b;
 }
 
 double kvm_dram_worked(const kvm_dram *d) {
@@ -162,21 +169,29 @@ static inline double activate(kvm_dram *d, channel *c, bank *b, uint32_t row, do
   return ready + d->p.rcd;
 }
 
-/* A place that is free early. The earliest of a group of four, group after group, does nearly as well as
- * the earliest of all. */
-static inline double *place_in_queue(kvm_dram *d, channel *c, uint32_t number) {
+/* Four places of the queue; the first of them is free early. The earliest of a group, group after group, does
+ * nearly as well as the earliest of all. */
+static inline double *places_in_queue(kvm_dram *d, channel *c, uint32_t number) {
   double *group = &d->left[(size_t)number * d->p.queue + c->head];
   c->head += GROUP;
   if (c->head == d->p.queue) c->head = 0;
-  unsigned a = group[1] < group[0],
-           b = 2u + (group[3] < group[2]); /* no branches: they would be guessed wrong */
-  return &group[a + (b - a) * (group[b] < group[a])];
+  return group;
 }
 
-double kvm_dram_read(kvm_dram *d, kvm_dram_place w, uint32_t bursts, double at) {
-  channel *c = &d->channel[w.channel];
-  bank *banks = &d->bank[(size_t)w.channel * d->p.banks], *b = &banks[w.bank];
-  double *held = place_in_queue(d, c, w.channel);
+/* The first of the group leaves at `data` instead. Kept in order here, where nothing waits for it; no
+ * branches: they would be guessed wrong. */
+static inline void hold(double *group, double data) {
+  double a = group[1], b = group[2], c = group[3], t = later(a, data), u = later(b, t);
+  group[0] = sooner(a, data);
+  group[1] = sooner(b, t);
+  group[2] = sooner(c, u);
+  group[3] = later(c, u);
+}
+
+double kvm_dram_read(kvm_dram *d, const kvm_dram_place *w, uint32_t bursts, double at) {
+  channel *c = &d->channel[w->channel];
+  bank *banks = &d->bank[(size_t)w->channel * d->p.banks], *b = &banks[w->bank];
+  double *held = places_in_queue(d, c, w->channel);
   at = later(at, *held);
   if (c->refresh <= at)
     refresh(d, c, banks, at); /* before idle time is taken off: most of it was spent idle */
@@ -185,18 +200,17 @@ double kvm_dram_read(kvm_dram *d, kvm_dram_place w, uint32_t bursts, double at) 
   c->act = later(c->act - idle, 0);
   c->last = now;
   double column;
-  if (b->row == w.row + 1) {
+  if (b->row == w->row + 1) {
     column = later(at, b->columns);
     d->n.row_hits++;
   } else {
-    column = activate(d, c, b, w.row + 1, at);
+    column = activate(d, c, b, w->row + 1, at);
     c->bus += d->p.act_bus;
   }
   b->columns = column + bursts * d->p.ccd;
   double data = later(column + (bursts - 1) * d->p.ccd, at + c->bus + (bursts - 1) * d->burst);
   c->bus += bursts * d->burst;
-  *held = data;
-  d->n.requests++;
+  hold(held, data);
   d->n.bursts += bursts;
   return data + d->p.cl + d->burst;
 }

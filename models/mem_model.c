@@ -263,7 +263,7 @@ static void carry_out(kvm_mem *m, const visit *v) {
   at = serve(&m->l2_server, at, (bytes < least ? least : bytes) * m->l2_time);
   if (fill) {
     uint32_t bursts = (count(fill) * KVM_SECTOR + m->p.burst_bytes - 1) / m->p.burst_bytes;
-    end = kvm_dram_read(m->dram, v->place, bursts, at) + m->front[other_half(m, v->line)] + queue_up(m);
+    end = kvm_dram_read(m->dram, &v->place, bursts, at) + m->front[other_half(m, v->line)] + queue_up(m);
   } else {
     end = at + m->p.l2_latency;
   }
@@ -287,9 +287,13 @@ static void carry_out_oldest(kvm_mem *m) {
 static void enqueue(kvm_mem *m, uint32_t line, unsigned want, unsigned marks) {
   if (m->waiting == AHEAD) carry_out_oldest(m);
   visit *v = &m->ahead[(m->oldest + m->waiting++) % AHEAD];
-  *v = (visit){line, kvm_cache_set(&m->l2, line), want, marks, kvm_dram_place_of(m->dram, line)};
+  v->line = line;
+  v->set = kvm_cache_set(&m->l2, line);
+  v->want = want;
+  v->marks = marks;
+  kvm_dram_place_of(m->dram, line, &v->place);
   kvm_cache_expect(&m->l2, v->set);
-  kvm_dram_expect(m->dram, v->place);
+  kvm_dram_expect(m->dram, &v->place);
 }
 
 /* ---- a block's tile ---- */
