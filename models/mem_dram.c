@@ -103,7 +103,7 @@ static inline uint32_t mix(uint32_t v) {
   return v ^ v >> 16;
 }
 
-void kvm_dram_place_of(const kvm_dram *d, uint32_t line, kvm_dram_place *w) {
+static inline kvm_dram_place place_of(const kvm_dram *d, uint32_t line) {
   uint32_t block = line >> d->block_shift, stretch = divide(block, d->inverse_stretch),
            within = block - stretch * d->stretch, round = divide(within, d->inverse_channels),
            c = within - round * d->p.channels, h = mix(stretch * d->blocks_a_row + round);
@@ -112,12 +112,18 @@ void kvm_dram_place_of(const kvm_dram *d, uint32_t line, kvm_dram_place *w) {
   uint32_t row = divide(stretch, d->inverse_banks), b = stretch - row * d->p.banks;
   b += (uint32_t)((uint64_t)mix(row ^ 0x9e3779b9u) * d->p.banks >> 32);
   if (b >= d->p.banks) b -= d->p.banks;
-  *w = (kvm_dram_place){c, b, row};
+  return (kvm_dram_place){c, b, row};
 }
 
-void kvm_dram_expect(const kvm_dram *d, const kvm_dram_place *w) {
-  __builtin_prefetch(&d->bank[(size_t)w->channel * d->p.banks + w->bank], 1);
-  __builtin_prefetch(&d->left[(size_t)w->channel * d->p.queue + d->channel[w->channel].head], 1);
+kvm_dram_place kvm_dram_place_of(const kvm_dram *d, uint32_t line) {
+  return place_of(d, line);
+}
+
+void kvm_dram_expect(const kvm_dram *d, uint32_t line, kvm_dram_place *place) {
+  kvm_dram_place w = place_of(d, line);
+  *place = w;
+  __builtin_prefetch(&d->bank[(size_t)w.channel * d->p.banks + w.bank], 1);
+  __builtin_prefetch(&d->left[(size_t)w.channel * d->p.queue + d->channel[w.channel].head], 1);
 }
 
 /* ---- time ---- */
@@ -207,9 +213,10 @@ double kvm_dram_read(kvm_dram *d, const kvm_dram_place *w, uint32_t bursts, doub
     column = activate(d, c, b, w->row + 1, at);
     c->bus += d->p.act_bus;
   }
-  b->columns = column + bursts * d->p.ccd;
-  double data = later(column + (bursts - 1) * d->p.ccd, at + c->bus + (bursts - 1) * d->burst);
-  c->bus += bursts * d->burst;
+  double n = bursts, more = n - 1;
+  b->columns = column + n * d->p.ccd;
+  double data = later(column + more * d->p.ccd, at + c->bus + more * d->burst);
+  c->bus += n * d->burst;
   hold(held, data);
   d->n.bursts += bursts;
   return data + d->p.cl + d->burst;

@@ -36,9 +36,9 @@ void kvm_dram_reset(kvm_dram *dram);
 typedef struct kvm_dram_place {
   uint32_t channel, bank, row;
 } kvm_dram_place;
-void kvm_dram_place_of(const kvm_dram *dram, uint32_t line, kvm_dram_place *place);
-/* Fetches the state of a place ahead; a hint. */
-void kvm_dram_expect(const kvm_dram *dram, const kvm_dram_place *place);
+kvm_dram_place kvm_dram_place_of(const kvm_dram *dram, uint32_t line);
+/* The same, and fetches the state of the place ahead. */
+void kvm_dram_expect(const kvm_dram *dram, uint32_t line, kvm_dram_place *place);
 
 /* A read of `bursts` columns at a place that reaches the channel at `at` (s). Returns when its last byte has
  * left the channel. Times need not rise from call to call. */

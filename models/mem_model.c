@@ -48,6 +48,12 @@ typedef struct tile {
   uint32_t page;                                          /* of the latest visit in the list */
 } tile;
 
+/* What a mask of sectors costs, worked out once a list. */
+typedef struct price {
+  uint32_t sectors, bytes, bursts;
+  double l2, link; /* s of the L2 and of an SM's link */
+} price;
+
 /* A fluid server: work waiting, in seconds, at the latest time seen. */
 typedef struct server {
   double last, waiting;
@@ -66,7 +72,7 @@ struct kvm_mem {
   uint32_t warp, sm, sms, batch; /* warp whose batch is being asked for */
   uint32_t left;                 /* B of it still to be asked for; 0: the next warp is to begin */
   double start, end, turn;       /* of the batch; from its end to the warp's next */
-  double sm_time, l2_time;       /* s of an SM and of the L2 a byte */
+  price price[KVM_ALL_SECTORS + 1];
   tile tile;
   server *link; /* [sms] */
   server l2_server, walkers;
@@ -82,7 +88,7 @@ struct kvm_mem {
   uint32_t resident;   /* share of the footprint's pages that the TLB holds, of 2^32 */
   unsigned page_shift; /* line >> page_shift = page */
   visit ahead[AHEAD];  /* a ring */
-  unsigned waiting, oldest;
+  uint64_t named, carried; /* visits put into it, carried out of it */
   double latest, issued; /* last byte; last request */
   double latency_sum;
   kvm_mem_result *r;
@@ -193,10 +199,6 @@ static inline double serve(server *s, double at, double work) {
   return at + wait;
 }
 
-static inline unsigned count(unsigned mask) {
-  return (0x4332322132212110ull >> 4 * mask) & 7; /* set bits of a number below 16, one a nibble */
-}
-
 static double walk(kvm_mem *m, uint32_t page, double at) {
   m->page = page;
   m->r->pages++;
@@ -256,44 +258,40 @@ static unsigned to_bring(kvm_mem *m, const visit *v) {
 static void carry_out(kvm_mem *m, const visit *v) {
   if (!m->left) begin_batch(m);
   uint32_t page = v->line >> m->page_shift;
+  const price *asked = &m->price[v->want];
   double at = page == m->page || v->marks & SAME_PAGE ? m->start : walk(m, page, m->start), end;
-  unsigned wanted = count(v->want),
-           fill = m->halves ? to_bring(m, v) : kvm_cache_touch(&m->l2, v->set, v->line, v->want, m->group);
-  uint32_t bytes = wanted * KVM_SECTOR, least = m->p.l2_least;
-  at = serve(&m->l2_server, at, (bytes < least ? least : bytes) * m->l2_time);
+  unsigned fill = m->halves ? to_bring(m, v) : kvm_cache_touch(&m->l2, v->set, v->line, v->want, m->group);
+  at = serve(&m->l2_server, at, asked->l2);
   if (fill) {
-    uint32_t bursts = (count(fill) * KVM_SECTOR + m->p.burst_bytes - 1) / m->p.burst_bytes;
-    end = kvm_dram_read(m->dram, &v->place, bursts, at) + m->front[other_half(m, v->line)] + queue_up(m);
+    end = kvm_dram_read(m->dram, &v->place, m->price[fill].bursts, at) + m->front[other_half(m, v->line)] +
+          queue_up(m);
   } else {
     end = at + m->p.l2_latency;
   }
-  end = serve(&m->link[m->sm], end, bytes * m->sm_time);
+  end = serve(&m->link[m->sm], end, asked->link);
   m->r->requests++;
-  m->r->sectors += wanted;
-  m->r->sector_hits += wanted - count(fill & v->want);
+  m->r->sectors += asked->sectors;
+  m->r->sector_hits += asked->sectors - m->price[fill & v->want].sectors;
   m->latency_sum += end - m->start;
   m->end = later(m->end, end);
   m->latest = later(m->latest, end);
-  if (v->marks & ENDS || m->left <= bytes) end_batch(m);
-  else m->left -= bytes;
-}
-
-static void carry_out_oldest(kvm_mem *m) {
-  carry_out(m, &m->ahead[m->oldest]);
-  m->oldest = (m->oldest + 1) % AHEAD;
-  m->waiting--;
+  if (v->marks & ENDS || m->left <= asked->bytes) end_batch(m);
+  else m->left -= asked->bytes;
 }
 
 static void enqueue(kvm_mem *m, uint32_t line, unsigned want, unsigned marks) {
-  if (m->waiting == AHEAD) carry_out_oldest(m);
-  visit *v = &m->ahead[(m->oldest + m->waiting++) % AHEAD];
+  visit *v = &m->ahead[m->named % AHEAD];
+  if (m->named - m->carried == AHEAD) {
+    carry_out(m, v);
+    m->carried++;
+  }
+  m->named++;
   v->line = line;
   v->set = kvm_cache_set(&m->l2, line);
   v->want = want;
   v->marks = marks;
-  kvm_dram_place_of(m->dram, line, &v->place);
   kvm_cache_expect(&m->l2, v->set);
-  kvm_dram_expect(m->dram, &v->place);
+  kvm_dram_expect(m->dram, line, &v->place);
 }
 
 /* ---- a block's tile ---- */
@@ -333,7 +331,7 @@ static void add_to_tile(kvm_mem *m, uint32_t line, unsigned want, uint32_t bytes
 }
 
 static inline void request(kvm_mem *m, uint32_t line, unsigned want, bool rows) {
-  if (m->tile.members > 1) add_to_tile(m, line, want, rows ? count(want) * KVM_SECTOR : 0);
+  if (m->tile.members > 1) add_to_tile(m, line, want, rows ? m->price[want].bytes : 0);
   else enqueue(m, line, want, 0);
 }
 
@@ -470,12 +468,24 @@ static kv_status set_halves(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err)
   return st;
 }
 
+static void set_prices(kvm_mem *m, double effort) {
+  double l2_time = 1 / m->p.l2_rate, sm_time = effort / m->p.sm_rate; /* s a byte */
+  for (uint32_t mask = 0; mask <= KVM_ALL_SECTORS; mask++) {
+    uint32_t sectors = (mask & 1) + (mask >> 1 & 1) + (mask >> 2 & 1) + (mask >> 3), bytes = sectors * KVM_SECTOR,
+             least = m->p.l2_least;
+    m->price[mask] = (price){.sectors = sectors,
+                             .bytes = bytes,
+                             .bursts = (bytes + m->p.burst_bytes - 1) / m->p.burst_bytes,
+                             .l2 = (bytes < least ? least : bytes) * l2_time,
+                             .link = bytes * sm_time};
+  }
+}
+
 static kv_status start(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err) {
   uint64_t in_flight = rows->in_flight ? rows->in_flight : kvm_mem_saturating(&m->p);
   m->batch = rows->batch ? rows->batch : 2048;
   m->turn = m->p.turn + (m->p.issue + rows->address) * m->batch / LOAD;
-  m->sm_time = (rows->effort > 0 ? rows->effort : 1) / m->p.sm_rate;
-  m->l2_time = 1 / m->p.l2_rate;
+  set_prices(m, rows->effort > 0 ? rows->effort : 1);
   m->sms = rows->sms && rows->sms < m->p.sms ? rows->sms : m->p.sms;
   m->warps = (in_flight + m->batch - 1) / m->batch;
   if (m->warps > MOST_WARPS) m->warps = MOST_WARPS;
@@ -491,7 +501,7 @@ static kv_status start(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err) {
   m->footprint = rows->footprint;
   double share = rows->footprint ? (double)m->p.tlb_reach / (double)rows->footprint : 0;
   m->resident = share >= 1 ? UINT32_MAX : (uint32_t)(share * UINT32_MAX);
-  m->waiting = m->oldest = 0;
+  m->named = m->carried = 0;
   m->group = m->p.access_bytes / KVM_SECTOR;
   m->front[0] = m->p.latency - m->p.far / 2 - kvm_dram_unloaded(&m->p, 1);
   m->front[1] = m->front[0] + m->p.far;
@@ -538,7 +548,7 @@ kv_status kvm_mem_read(kvm_mem *m, const kvm_mem_rows *rows, kvm_mem_result *res
   st = rows->slot ? read_slots(m, &w, err) : read_runs(m, &w, total_rows(rows), err);
   if (!st) flush_piece(m, &w.piece);
   if (!st && m->tile.members > 1) carry_out_tile(m);
-  while (m->waiting) carry_out_oldest(m);
+  for (; m->carried < m->named; m->carried++) carry_out(m, &m->ahead[m->carried % AHEAD]);
   if (!st) finish(m, &w);
   return st;
 }
