@@ -371,15 +371,14 @@ static inline void flush_piece(kvm_mem *m, piece *p) {
 
 /* Bytes [from, to) of memory. */
 static inline void read_bytes(kvm_mem *m, piece *p, uint64_t from, uint64_t to) {
-  for (uint64_t s = from / KVM_SECTOR, end = (to - 1) / KVM_SECTOR; s <= end;) {
-    uint32_t line = (uint32_t)(s / 4);
-    unsigned low = (unsigned)(s % 4), high = end / 4 == line ? (unsigned)(end % 4) : 3u;
-    unsigned mask = (2u << high) - (1u << low);
+  uint32_t first = (uint32_t)(from / KVM_LINE), last = (uint32_t)((to - 1) / KVM_LINE), line = first;
+  unsigned head = KVM_ALL_SECTORS << from / KVM_SECTOR % 4 & KVM_ALL_SECTORS,
+           tail = KVM_ALL_SECTORS >> (3 - (to - 1) / KVM_SECTOR % 4);
+  do { /* the last line of all is 2^32 - 1: no `line <= last` */
     if (line != p->line) flush_piece(m, p);
     p->line = line;
-    p->sectors |= mask;
-    s += high - low + 1;
-  }
+    p->sectors |= (line == first ? head : KVM_ALL_SECTORS) & (line == last ? tail : KVM_ALL_SECTORS);
+  } while (line++ != last);
 }
 
 /* The slot numbers' list lies at the end of what can be named, away from any row. */
@@ -403,8 +402,9 @@ static inline void read_indices(kvm_mem *m, walker *w, uint64_t count) {
 }
 
 static void under_way(kvm_mem *m, walker *w, uint64_t total_rows) {
-  bool far = m->r->sectors * KVM_SECTOR * 2 >= 3 * m->warps * m->batch && m->r->rows * 2 >= total_rows;
-  if (w->mark >= 0 || !far) return;
+  if (w->mark >= 0 || m->r->rows * 2 < total_rows ||
+      m->r->sectors * KVM_SECTOR * 2 < 3 * m->warps * m->batch)
+    return;
   w->mark = m->issued;
   w->marked_rows = m->r->rows;
 }
