@@ -48,7 +48,7 @@ static inline uint32_t find(const uint32_t *tag, uint32_t id) {
 /* Moves a way to the front of the order. */
 static inline uint64_t to_front(uint64_t order, uint64_t way) {
   const uint64_t ones = 0x1111111111111111u;
-  uint64_t differ = order ^ way * ones;                           /* its nibble is 0 there, no other */
+  uint64_t differ = order ^ way * ones; /* its nibble is 0 there, no other */
   unsigned at = (unsigned)__builtin_ctzll((differ - ones) & ~differ & 8 * ones) & ~3u;
   uint64_t before = order & ((UINT64_C(1) << at) - 1), after = order & (~UINT64_C(0) << at) << 4;
   return after | before << 4 | way;

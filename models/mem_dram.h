@@ -37,12 +37,14 @@ typedef struct kvm_dram_place {
   uint32_t channel, bank, row;
 } kvm_dram_place;
 kvm_dram_place kvm_dram_place_of(const kvm_dram *dram, uint32_t line);
-/* The same, and fetches the state of the place ahead. */
-void kvm_dram_expect(const kvm_dram *dram, uint32_t line, kvm_dram_place *place);
+/* The same of several lines (many at once cost less), and fetches the state of their places ahead. */
+enum { KVM_DRAM_LINES = 8 };
+void kvm_dram_expect(const kvm_dram *dram, const uint32_t line[KVM_DRAM_LINES],
+                     kvm_dram_place place[KVM_DRAM_LINES]);
 
 /* A read of `bursts` columns at a place that reaches the channel at `at` (s). Returns when its last byte has
  * left the channel. Times need not rise from call to call. */
-double kvm_dram_read(kvm_dram *dram, const kvm_dram_place *place, uint32_t bursts, double at);
+double kvm_dram_read(kvm_dram *dram, kvm_dram_place place, uint32_t bursts, double at);
 kvm_dram_counts kvm_dram_counted(const kvm_dram *dram);
 /* Seconds of work since the reset, summed over the channels, of what is used most: data bus or activations.
  */
