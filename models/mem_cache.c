@@ -38,18 +38,19 @@ static inline unsigned to_fill(unsigned missing, unsigned group) {
   return group == 4 && missing ? KVM_ALL_SECTORS : missing;
 }
 
-/* 1 + the way that holds `id`, 0: none. Misses are the rule, so all ways are compared at once. */
+/* FOUND and the way that holds `id`, else 0. Misses are the rule, so all ways are compared at once. */
+enum { FOUND = KVM_CACHE_WAYS };
 static inline uint32_t find(const uint32_t *tag, uint32_t id) {
   uint32_t found = 0;
-  for (uint32_t w = 0; w < KVM_CACHE_WAYS; w++) found |= tag[w] == id ? w + 1 : 0;
+  for (uint32_t w = 0; w < KVM_CACHE_WAYS; w++) found |= tag[w] == id ? FOUND | w : 0;
   return found;
 }
 
-/* Moves a way to the front of the order. */
+/* Moves a way to the front of the order: the nibbles before its own go one place on. */
 static inline uint64_t to_front(uint64_t order, uint64_t way) {
   const uint64_t ones = 0x1111111111111111u;
-  uint64_t differ = order ^ way * ones; /* its nibble is 0 there, no other */
-  unsigned at = (unsigned)__builtin_ctzll((differ - ones) & ~differ & 8 * ones) & ~3u;
+  uint64_t differ = order ^ way * ones; /* 0 in its nibble, in no other */
+  unsigned at = (unsigned)__builtin_ctzll((differ - ones) & ~differ & 8 * ones) & ~3u; /* bit */
   uint64_t before = order & ((UINT64_C(1) << at) - 1), after = order & (~UINT64_C(0) << at) << 4;
   return after | before << 4 | way;
 }
@@ -68,7 +69,7 @@ unsigned kvm_cache_touch(kvm_cache *c, uint32_t set, uint32_t key, unsigned want
   uint32_t *tag = c->tag + (size_t)set * KVM_CACHE_WAYS, found = find(tag, key + 1);
   kvm_ways *w = c->way + set;
   if (!found) return replace(w, tag, key + 1, to_fill(want, group));
-  unsigned way = found - 1, have = (unsigned)(w->valid >> 4 * way) & KVM_ALL_SECTORS,
+  unsigned way = found % FOUND, have = (unsigned)(w->valid >> 4 * way) & KVM_ALL_SECTORS,
            fill = to_fill(want & ~have, group) & ~have;
   w->order = to_front(w->order, way);
   w->valid |= (uint64_t)fill << 4 * way;
