@@ -278,15 +278,20 @@ static void carry_out(kvm_mem *m, unsigned i) {
   unsigned fill =
       m->halves ? to_bring(m, line, want) : kvm_cache_touch(&m->l2, m->ahead.set[i], line, want, m->group);
   at = serve(&m->l2_server, at, asked->l2);
-  if (fill)
-    end = kvm_dram_read(m->dram, m->ahead.place[i], m->price[fill].bursts, at) +
-          m->front[other_half(m, line)] + queue_up(m);
-  else end = at + m->p.l2_latency;
+  if (fill) {
+    end =
+        kvm_dram_read(m->dram, m->ahead.place[i], m->price[fill].bursts, at) + m->front[other_half(m, line)];
+    end += queue_up(m); /* after the read: it may look at what the DRAM has done */
+  } else {
+    end = at + m->p.l2_latency;
+  }
   m->r->sector_hits += asked->sectors - m->price[fill & want].sectors;
   arrive(m, asked, marks, serve(&m->link[m->sm], end, asked->link));
 }
 
-/* Where the visits from the i-th on lie. */
+/* Where the visits from the i-th on lie, several at once; what stands there of older ones comes out as
+ * before.
+ */
 static void locate(kvm_mem *m, unsigned i) {
   visits *v = &m->ahead;
   for (unsigned k = i; k < i + KVM_DRAM_LINES; k++) v->set[k] = kvm_cache_set(&m->l2, v->line[k]);
@@ -390,14 +395,14 @@ static inline void flush_piece(kvm_mem *m, piece *p) {
 
 /* Bytes [from, to) of memory. */
 static inline void read_bytes(kvm_mem *m, piece *p, uint64_t from, uint64_t to) {
-  uint32_t first = (uint32_t)(from / KVM_LINE), last = (uint32_t)((to - 1) / KVM_LINE), line = first;
+  uint32_t first = (uint32_t)(from / KVM_LINE), last = (uint32_t)((to - 1) / KVM_LINE);
   unsigned head = KVM_ALL_SECTORS << from / KVM_SECTOR % 4 & KVM_ALL_SECTORS,
            tail = KVM_ALL_SECTORS >> (3 - (to - 1) / KVM_SECTOR % 4);
-  do { /* the last line of all is 2^32 - 1: no `line <= last` */
+  for (uint32_t line = first; line <= last; line++) {
     if (line != p->line) flush_piece(m, p);
     p->line = line;
     p->sectors |= (line == first ? head : KVM_ALL_SECTORS) & (line == last ? tail : KVM_ALL_SECTORS);
-  } while (line++ != last);
+  }
 }
 
 /* The slot numbers' list lies at the end of what can be named, away from any row. */
