@@ -81,8 +81,8 @@ KX_DEVICE void kx_mbar_wait(uint32_t bar, uint32_t parity) {
       : "memory");
 }
 
-/* Whether it has, without waiting; may say no though it has. Before sm_90 it always does: there the answer is no quicker than the
- * wait, and the registers that it needs are short in split_verify. */
+/* Whether it has, without waiting; may say no though it has. Before sm_90 it always says no: split_verify has no register left
+ * for the answer there. */
 KX_DEVICE bool kx_mbar_test(uint32_t bar, uint32_t parity) {
 #if __CUDA_ARCH__ >= 900
   uint32_t done;
