@@ -1,7 +1,7 @@
-/* split_parts.h - device code that the two main kernels of split_verify share: a segment of the list, rows into shared memory,
- * the value warps. Included by .cu files. Addresses are of shared memory.
+/* split_parts.h - parts of split_verify's main kernel that do not depend on the size of a tile: a segment of the list, rows into
+ * shared memory, accumulators. Included by .cu files. Addresses are of shared memory.
  *
- * A tile is 16 rows of 1152 bytes: 9 lines of 128, whose chunk c of 16 bytes lies at c ^ (row % 8), so that 8 rows of a column
+ * A row is 1152 bytes: 9 lines of 128, whose chunk c of 16 bytes lies at c ^ (row % 8), so that 8 rows of a column
  * spread over the banks. Q lies in the same way.
  */
 #ifndef KVK_SPLIT_PARTS_H
@@ -104,7 +104,8 @@ KX_DEVICE void sv_scale_unit(sv_values<NT> &v, int j, kx_f2 f) {
 }
 
 /* Divides by the sums (`inverse`, [rows]) and leaves the partial result as it lies in the registers. Unit j of 8 query rows:
- * 512 pieces of 16 bytes, piece 32 n + lane; its words hold rows 2t (low half) and 2t + 1 of columns 32 n + g, + 8, + 16, + 24. */
+ * 512 pieces of 16 bytes, piece 128 value_warp + 32 n + lane; its words hold rows 2t (low half) and 2t + 1 of columns
+ * 128 value_warp + 32 n + g, + 8, + 16, + 24. */
 template <int NT>
 KX_DEVICE void sv_leave_values(const sv_params &p, const sv_segment &seg, uint32_t lane, const sv_values<NT> &v, uint32_t value_warp,
                                uint32_t inverse_at) {
