@@ -1,4 +1,5 @@
 /* roofline step, compare and diagnose: their files, sums and exit statuses. */
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,6 +114,74 @@ static void the_told_step_is_met(void) {
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components rest -o ./rest"), 2);
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components /nonexistent"), 5);
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components x --profile y"), 2);
+}
+
+/* ---- bounds ---- */
+
+static double number_at(const json_t *array, size_t i) {
+  return json_number_value(json_array_get(array, i));
+}
+
+/* Neither an interval nor a gain promises less time than the work needs. Says how many points were judged. */
+static size_t points_keep_their_bounds(const json_t *points) {
+  const double slack = 1 - 1e-9;
+  size_t i, judged = 0;
+  const json_t *point, *x;
+  const char *cause;
+  json_array_foreach(points, i, point) {
+    const json_t *t = json_object_get(point, "ladder_s"), *low = json_object_get(point, "time_low_s");
+    const double whole = number_at(t, 7), floor = number_at(t, 0);
+    if (!json_is_number(json_array_get(t, 7))) continue;
+    judged++;
+    CU_ASSERT(json_number_value(low) >= number_at(t, 4) * slack && json_number_value(low) <= whole);
+    json_object_foreach(json_object_get(point, "causes"), cause, x) {
+      const json_t *gains = json_object_get(x, "gain_interval");
+      double gain = json_number_value(json_object_get(x, "gain"));
+      if (json_is_null(x)) continue;
+      CU_ASSERT(number_at(gains, 0) <= gain && gain <= number_at(gains, 1));
+      CU_ASSERT(whole / number_at(gains, 1) >= floor * slack);
+      if (!strcmp(cause, "exposed memory")) CU_ASSERT(whole / gain >= number_at(t, 4) * slack);
+    }
+  }
+  return judged;
+}
+
+static void no_gain_goes_below_the_floor(void) {
+  static const char *const gpus[] = {"sm_120", "l40s", "h100_pcie", "rtx_4090", "rtx_5090", "h200"};
+  for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
+    char *out;
+    CU_ASSERT_EQUAL(
+        kv_run(&out, NULL,
+               "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s --gpu %s --json --no-report -q --prefix 4096 "
+               "--prefix 65536 --prefix 131072",
+               kv_tmp(""), kv_program("roofline"), gpus[i]),
+        0);
+    json_t *root = json_loads(out, 0, NULL);
+    CU_ASSERT(points_keep_their_bounds(json_object_get(root, "points")) >= 9);
+    json_decref(root);
+    free(out);
+  }
+}
+
+/* Where attention is at its floor, so is the lower end of the step. */
+static void a_step_s_interval_keeps_the_floor(void) {
+  char *out;
+  size_t i;
+  json_t *point;
+  CU_ASSERT_EQUAL(
+      kv_run(&out, NULL,
+             "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s step --gpu sm_120 --json -q --prefix 128Ki",
+             kv_tmp(""), kv_program("roofline")),
+      0);
+  json_t *root = json_loads(out, 0, NULL), *points = json_object_get(root, "points");
+  CU_ASSERT(json_array_size(points) >= 3);
+  json_array_foreach(points, i, point) {
+    CU_ASSERT_EQUAL(json_integer_value(json_object_get(point, "prefix")), 131072);
+    CU_ASSERT(json_number_value(json_object_get(point, "step_low_s")) >=
+              json_number_value(json_object_get(point, "step_at_floor_s")) * (1 - 1e-9));
+  }
+  json_decref(root);
+  free(out);
 }
 
 /* ---- compare ---- */
@@ -366,6 +435,8 @@ void suite_decision_tools(void) {
                                        {"step", a_step_adds_up},
                                        {"profiles", profiles_become_components},
                                        {"told step", the_told_step_is_met},
+                                       {"bounds", no_gain_goes_below_the_floor},
+                                       {"bounds of a step", a_step_s_interval_keeps_the_floor},
                                        {"compare", slower_points_miss_the_bar},
                                        {"older bounds", bounds_of_older_files_are_no_times},
                                        {"ncu csv", an_ncu_csv_is_read_in_both_forms},
