@@ -448,6 +448,20 @@ static void launches_layouts_and_counters_take_part(void) {
   row[0].counted = true;
   row[0].counters = (kvk_counters){.dram_read = 3e6, .dram_write = 1e6, .link = 60e6, .link_max = 9e6};
   kvm_work w = kva_measured_work(&m, &row[0]);
+  NEAR(w.chip[KVM_L1], 10e6, 1e-12); /* no wavefronts: as described */
+  NEAR(w.sm[KVM_L1], 10e6 / 8, 1e-12);
+  row[0].structure.l1_load_bytes = 2e6;
+  w = kva_measured_work(&m, &row[0]);
+  NEAR(w.chip[KVM_L1], 12e6, 1e-12);
+  /* counted wavefronts stand for what is described, be they more or fewer, and the busiest SM's for its share */
+  row[0].counters.wavefronts = 1e6;
+  row[0].counters.wavefronts_max = 2e5;
+  w = kva_measured_work(&m, &row[0]);
+  NEAR(w.chip[KVM_L1], 128e6, 1e-12);
+  NEAR(w.sm[KVM_L1], 25.6e6, 1e-12);
+  row[0].counters.wavefronts = 5e4;
+  w = kva_measured_work(&m, &row[0]);
+  NEAR(w.chip[KVM_L1], 6.4e6, 1e-12);
   NEAR(w.chip[KVM_DRAM], 4e6, 1e-12);
   NEAR(w.chip[KVM_LINK], 60e6, 1e-12);
   NEAR(w.sm[KVM_LINK], 9e6, 1e-12);
