@@ -64,6 +64,10 @@ double kvr_best_time(const kvr_roofline *r, uint64_t i) {
   return isfinite(kvr_at(r, R_MEASURED, i)) ? kvr_at(r, R_MEASURED, i) : kvr_at(r, R_TIME, i);
 }
 
+bool kvr_link_by_structure(const kvr_roofline *r, uint64_t i) {
+  return isfinite(kvr_at(r, R_MEASURED, i)) && !(r->link_max.rows && isfinite(r->link_max.value[0][i]));
+}
+
 double kvr_bound(const kvr_roofline *r, uint64_t i) {
   return r->bound.rows && !isfinite(kvr_best_time(r, i)) ? kvr_positive(r->bound.value[0][i]) : NAN;
 }
@@ -173,9 +177,10 @@ static kv_status read_optional(const kvr_roofline *r, const char *const *name, k
 /* Older files held the bound in `time`, where the ladder has no T7. */
 static kv_status read_bounds(kvr_roofline *r, kv_error *err) {
   static const char *const bound[] = {"time_at_least"}, *const read[] = {"useful_kv_bytes"},
-                           *const time[] = {"time"};
+                           *const time[] = {"time"}, *const link[] = {"counted_link_max"};
   kv_status st = read_optional(r, read, &r->read, err);
   if (!st) st = read_optional(r, bound, &r->bound, err);
+  if (!st) st = read_optional(r, link, &r->link_max, err);
   if (st || r->bound.rows) return st;
   st = kvr_table_load(&r->job->src, "points", time, 1, &r->bound, err);
   for (uint64_t i = 0; !st && i < r->points.rows; i++)
@@ -219,6 +224,7 @@ static void close_roofline(kvr_roofline *r) {
   kvr_table_close(&r->ranges);
   kvr_table_close(&r->bound);
   kvr_table_close(&r->read);
+  kvr_table_close(&r->link_max);
 }
 
 /* ---- series ---- */
