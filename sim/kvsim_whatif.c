@@ -223,7 +223,7 @@ static void number_or_dash(double v, const char *format, char *out, size_t size)
 /* Whether scatter is anything to each kernel at all: what the best policy and the bound would save it. */
 static void print_kernels(const plan *p) {
   if (!p->kernels) return;
-  printf("\n  a mean decode step of %u heads x %u queries on %s (modelled, uncalibrated floors of declared structures)\n", p->heads, p->queries,
+  printf("\n  a mean decode step of %u heads x %u queries on %s (modelled: floors of declared structures by the description;\n  `roofline` has times, by a calibration where there is one)\n", p->heads, p->queries,
          p->gpu[0].key);
   for (uint32_t i = 0; i < p->kernels; i++) {
     const kvs_kernel_time *base = &p->kernel[i], *best = NULL;
