@@ -265,6 +265,7 @@ static void print_table(const plan *p) {
            r->runs ? (double)r->rows / (double)r->runs : 0, r->capacity ? 100 * r->waste_mean / r->capacity : 0, r->tally.evicted,
            r->tally.refilled, r->tally.moved + r->tally.copied + r->tally.tails, j.read, j.saved, j.move + j.recompute, j.net, even, j.verdict);
   }
+  printf("  rows/run: over decode steps; `kvsim replay` counts the rows of prefill steps too\n");
   print_kernels(p);
   printf("\n  %s\n", p->verdict);
 }
