@@ -81,6 +81,7 @@ typedef struct kvr_roofline {
       gpu_kind, gpu_source;
   kvr_table bound, read; /* time_at_least; useful_kv_bytes; rows 0 where the file has none */
   kvr_table link_max;    /* counted_link_max, likewise */
+  uint64_t raised;       /* points whose T2 to T5 the counted wavefronts raised */
   uint64_t *order; /* points by kernel, variant, prefix */
   kvr_variant variants[KVR_VARIANTS];
   size_t *variant_of; /* by point */
