@@ -146,8 +146,8 @@ typedef struct kva_floor_rates {
  * Columns beyond the common ones: experiment, copies, to_contiguous, to_contiguous_low, to_contiguous_high,
  * runs, minimum, p10, p90, sm_clock, memory_clock, power, temperature, throttled, and of the counter pass
  * (NaN without) counted_* (issue, stalls, busiest SM); with it dram_bytes, l2_bytes and link_bytes are what
- * was counted, else link_bytes is the structure's. /layouts has t3_source, who says what T3 of that layout
- * is, or why it is NaN. /samples holds every run. `calibration` (may be NULL) gives /ceilings. `gpu_key` and
+ * was counted, else link_bytes is the structure's, as l1_bytes is where no wavefronts were counted. /layouts has t3_source,
+ * who says what T3 of that layout is, or why it is NaN. /samples holds every run. `calibration` (may be NULL) gives /ceilings. `gpu_key` and
  * `dtype`, `layout_source`, `verdict` go into the root attributes; NULL is "". `device`, `pci` and
  * `devices_at_once` there say which card it was and how many were measured together.
  */

@@ -60,7 +60,7 @@ static double link_bytes(const kva_measured *m, const kva_measured_row *r, const
 }
 static double l1_bytes(const kva_measured *m, const kva_measured_row *r, const kva_floor_rates *f) {
   (void)m, (void)f;
-  return r->structure.smem_read_bytes + r->structure.smem_write_bytes;
+  return r->counted && kva_counts_l1(&r->counters) ? 128 * r->counters.wavefronts : kva_described_l1(&r->structure);
 }
 static double executed(const kva_measured *m, const kva_measured_row *r, const kva_floor_rates *f) {
   (void)m, (void)f;
@@ -152,7 +152,7 @@ static const struct {
     {"counted_short_scoreboard", "1", "Warps an issue that wait for shared memory", short_scoreboard},
     {"counted_barrier", "1", "Warps an issue that wait at a barrier", barrier},
     {"counted_math_throttle", "1", "Warps an issue that wait for a math pipe", math_throttle},
-    {"l1_bytes", "B", "Bytes through shared memory, by the kernel's structure", l1_bytes},
+    {"l1_bytes", "B", "Bytes through L1 and shared memory: counted wavefronts x 128, else by the kernel's structure", l1_bytes},
     {"executed_flops", "FLOP", "Matrix operations executed, padding included", executed},
     {"floor", "s", "T0: max(useful bytes / DRAM ceiling, useful flops / best matrix ceiling)", floor_time},
     {"t1", "s", "T1 of the ladder", rung1},

@@ -16,13 +16,21 @@ const kva_measured_row *kva_measured_resident(const kva_measured *m, const kva_m
   return NULL;
 }
 
+double kva_described_l1(const kvk_structure *s) {
+  return s->smem_read_bytes + s->smem_write_bytes + s->l1_load_bytes;
+}
+
+bool kva_counts_l1(const kvk_counters *c) {
+  return c && c->wavefronts > 0;
+}
+
 /* What several SMs read of the same lines meets on the way: the L2 gives at least what one of them takes. */
 static void described(const kvk_structure *s, kvm_work *w) {
   const double own = s->partial_bytes + s->output_bytes;
   w->chip[KVM_DRAM] = s->unique_kv_bytes + own;
   w->chip[KVM_LINK] = s->link_bytes;
   w->chip[KVM_L2] = fmax(w->chip[KVM_DRAM], s->row_groups ? s->link_bytes / (double)s->row_groups : 0);
-  w->chip[KVM_L1] = s->smem_read_bytes + s->smem_write_bytes;
+  w->chip[KVM_L1] = kva_described_l1(s);
   w->chip[KVM_MMA] = s->mma_flops;
 }
 
@@ -45,10 +53,13 @@ kvm_work kva_experiments_work(const kva_experiments *x) {
     w.chip[KVM_LINK] = larger(w.chip[KVM_LINK], c->link);
     w.chip[KVM_L2] = larger(w.chip[KVM_L2], s->row_groups ? c->link / (double)s->row_groups : 0);
   }
+  const bool l1 = x->counts_l1 && kva_counts_l1(c);
+  if (l1) w.chip[KVM_L1] = 128 * c->wavefronts;
   double share = s->tiles ? (double)s->tiles_per_block * ceil(blocks / x->sms) / (double)s->tiles
                           : 1 / fmax(1, w.busy_sms);
   for (int k = 0; k < KVM_RESOURCES; k++) w.sm[k] = w.chip[k] * fmin(1, share);
   if (c) w.sm[KVM_LINK] = larger(w.sm[KVM_LINK], c->link_max);
+  if (l1 && c->wavefronts_max > 0) w.sm[KVM_L1] = 128 * c->wavefronts_max;
   return w;
 }
 
@@ -172,6 +183,7 @@ static kva_experiments experiments_of(const kva_measured *m, const kva_measured_
       .useful_bytes = r->useful_bytes,
       .useful_flops = r->useful_flops,
       .counted = counted_of(m, r),
+      .counts_l1 = true,
       .scatter = kva_measured_scatter(m, r->place, gathers, NULL),
       .resident = {resident ? resident->seconds : NULL, resident ? (uint32_t)resident->time.n : 0, 0},
       .whole = {r->seconds, (uint32_t)r->time.n, 0},

@@ -22,13 +22,16 @@ typedef struct kva_experiments {
   double sms, useful_bytes, useful_flops;
   const kvk_counters *counted; /* of the operation on contiguous rows, as work is no matter of the layout;
                                   NULL: not counted */
+  bool counts_l1; /* L1 work is what was counted: of kernels whose accesses have no bank conflicts, which would
+                     count as work */
   double scatter;             /* gather ceiling of contiguous rows over that of this layout; NaN: not known */
   kva_timing resident, whole; /* warm on few rows; cold */
   const double *gain;         /* as in kva_evidence */
   uint64_t seed;
 } kva_experiments;
-/* Bytes that the launch describes or, where more, that counters saw from memory and over the links. Of
- * shared memory what is described: wavefronts that conflicts add are no work but serial. */
+/* Bytes that the launch describes or, where more, that counters saw from memory and over the links. Of L1 and
+ * shared memory the counted wavefronts, of the chip and of its busiest SM (what cp.async writes is not among
+ * them), with counts_l1; else what is described: wavefronts that conflicts add are no work but serial. */
 kvm_work kva_experiments_work(const kva_experiments *x);
 /* Shares, gains, intervals, verdict. `ranges` gives what launches cost; NULL: T6 is T7. */
 void kva_experiments_attribute(const kva_experiments *x, const kvm_roofs *roofs, const kvm_timing *ranges,
@@ -36,6 +39,11 @@ void kva_experiments_attribute(const kva_experiments *x, const kvm_roofs *roofs,
 /* As kva_attribute_draws(). */
 bool kva_experiments_draws(const kva_experiments *x, const kvm_roofs *roofs, const kvm_timing *ranges,
                            double nats[KVA_DRAWS][KVM_CAUSES], double whole[KVA_DRAWS]);
+
+/* Bytes through L1 and shared memory by the kernel's structure. */
+double kva_described_l1(const kvk_structure *s);
+/* Whether a counter saw wavefronts. `c` may be NULL. */
+bool kva_counts_l1(const kvk_counters *c);
 
 /* The row of the same kernel and problem run warm on few rows; NULL for none. */
 const kva_measured_row *kva_measured_resident(const kva_measured *m, const kva_measured_row *r);

@@ -76,7 +76,7 @@ static kv_status write_gpu(const kva_run *run, hid_t file, kv_error *err) {
       cell[i] = c == 0   ? v->name
                 : c == 1 ? v->text
                 : c == 2 ? v->unit
-                : c == 3 ? kvm_kind_name(v->kind)
+                : c == 3 ? kvm_kind_words(v->kind, v->source)
                          : v->source;
     }
     st = kv_h5_write_strings(file, name, g->values, cell, what[c], err);
@@ -99,7 +99,7 @@ static void add_ceiling(ceiling_table *t, const char *name, const char *scope, c
   t->scope[i] = scope;
   t->unit[i] = unit;
   t->value[i] = c->rate;
-  t->kind[i] = kvm_kind_name(c->kind);
+  t->kind[i] = kvm_kind_words(c->kind, c->source);
   t->source[i] = c->source;
 }
 

@@ -71,7 +71,7 @@ static void print_one(const kvm_gpu *g) {
 static json_t *value_json(const kvm_value *v) {
   json_t *value = v->numeric ? json_real(v->number) : v->text[0] ? json_string(v->text) : json_null();
   json_t *o = json_pack("{s:o, s:s, s:s, s:s, s:s}", "value", value, "text", v->text, "unit", v->unit, "kind",
-                        kvm_kind_name(v->kind), "source", v->source);
+                        kvm_kind_words(v->kind, v->source), "source", v->source);
   if (v->ranged) (void)json_object_set_new(o, "range", json_pack("[f, f]", v->low, v->high));
   return o;
 }

@@ -171,7 +171,7 @@ static json_t *number(double v) {
 
 static json_t *ceiling_json(const kvm_ceiling *c, const char *unit) {
   return json_pack("{s:o, s:s, s:s, s:s, s:s}", "value", number(c->rate), "unit", unit, "kind",
-                   kvm_kind_name(c->kind), "name", c->name, "source", c->source);
+                   kvm_kind_words(c->kind, c->source), "name", c->name, "source", c->source);
 }
 
 static json_t *ceilings_json(const kva_run *run) {

@@ -118,6 +118,8 @@ static kv_status take_row(kva_readings *m, char *line, int number, kv_error *err
     return kv_fail(err, KV_ERR_INPUT, "%s: line %d: a time is no positive number", m->path, number);
   if (nonsense(s)) return kv_fail(err, KV_ERR_INPUT, "%s: line %d: %s", m->path, number, nonsense(s));
   s->predicted = s->predicted_low = s->predicted_high = NAN;
+  s->place = (uint64_t)number;
+  m->lines = true;
   m->n++;
   return KV_OK;
 }
@@ -195,6 +197,7 @@ static kv_status take_points(kva_readings *m, uint64_t n, double *const v[D_COLU
     s->measured = v[D_MEASURED][i];
     s->low = v[D_LOW][i];
     s->high = v[D_HIGH][i];
+    s->place = i;
     s->predicted = s->predicted_low = s->predicted_high = NAN;
     kv_error inner;
     if (kvm_verify_check(&s->problem, &inner))
@@ -260,6 +263,7 @@ static kv_status take_planted(kva_readings *m, const kva_planted *p, kv_error *e
     s->measured = r->time.median;
     s->low = r->time.low;
     s->high = r->time.high;
+    s->place = i;
     s->predicted = s->predicted_low = s->predicted_high = NAN;
     kv_error inner;
     if (kvm_verify_check(&s->problem, &inner))
@@ -319,6 +323,28 @@ static void take_prediction(kva_reading *s, const kvm_prediction *p) {
   s->predicted_high = p->high * factor;
 }
 
+/* Ceilings of one card and the next of its kind are so near. */
+static const double MARGIN = 0.95;
+
+/* The least that a point can take. Of few rows, of a warm L2 or of copies of a request, memory need not give all. */
+static double floor_of(const kva_reading *s, const kvm_useful *u, const kvm_roofs *roofs) {
+  const bool cold = !strchr(s->layout, ',') || strstr(s->layout, ", eager");
+  const bool few = !strncmp(s->layout, "resident", 8) || !strncmp(s->layout, "aliased", 7);
+  const double arithmetic = u->flops / roofs->mma_best.rate, memory = u->bytes / roofs->chip[KVM_DRAM].rate;
+  return cold && !few ? fmax(arithmetic, memory) : arithmetic; /* fmax passes over what is not known */
+}
+
+static kv_status check_floor(const kva_readings *m, const kva_reading *s, const kvm_useful *u,
+                             const kvm_roofs *roofs, kv_error *err) {
+  const double least = floor_of(s, u, roofs);
+  if (!(s->measured < MARGIN * least)) return KV_OK;
+  return kv_fail(err, KV_ERR_INPUT,
+                 "%s: %s %llu: %s in %.4g us is below its floor of %.4g us under these ceilings: nobody can have "
+                 "measured it so; mend the time or drop the point, or give ceilings of that card (--calibration)",
+                 m->path, m->lines ? "line" : "point", (unsigned long long)s->place, s->kernel, s->measured * 1e6,
+                 least * 1e6);
+}
+
 kv_status kva_validate(kva_readings *m, const kvm_gpu *gpu, const kvm_declared_set *declared,
                        const kvm_timing *timing, const kvm_roofs *roofs, kv_error *err) {
   kvm_time_memo memo = {0};
@@ -332,6 +358,8 @@ kv_status kva_validate(kva_readings *m, const kvm_gpu *gpu, const kvm_declared_s
     if (!k) continue;
     kvm_work w = kvm_declared_work(k, &s->problem, gpu);
     kvm_useful u = kvm_structure_useful(&k->structure, &s->problem);
+    st = check_floor(m, s, &u, roofs, err);
+    if (st) break;
     const kvm_question q = {k, &s->problem, &w, &u, timing, 1, false, true};
     st = kvm_predict(&q, &memo, &p, err);
     if (st) break;
@@ -514,15 +542,40 @@ static kv_status write_gains(const kva_readings *m, size_t sets, hid_t file, kv_
   return st;
 }
 
+static const char *base_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+/* What a file of predictions is: no measurement, though it holds some. */
+static void status_of(const kva_readings *m, size_t sets, char *text, size_t size) {
+  if (sets == 1)
+    (void)snprintf(text, size, "predictions against measured points of %.100s", base_of(m[0].path));
+  else (void)snprintf(text, size, "predictions against measured points of %zu files", sets);
+}
+
+/* "a.h5 (measured: ...); b.tsv (...)". */
+static void sources_of(const kva_readings *m, size_t sets, char *text, size_t size) {
+  size_t at = 0;
+  text[0] = '\0';
+  for (size_t k = 0; k < sets && at + 400 < size; k++)
+    at += (size_t)snprintf(text + at, size - at, "%s%.100s (%.255s)", at ? "; " : "", base_of(m[k].path),
+                           *m[k].status ? m[k].status : "status not recorded");
+}
+
 kv_status kva_validate_write(const kva_readings *m, size_t sets, const char *calibration, const char *path,
                              const char *command, kv_error *err) {
   kv_h5_out out = {.file = -1};
+  char status[200], sources[8192];
   size_t n = 0;
+  status_of(m, sets, status, sizeof status);
+  sources_of(m, sets, sources, sizeof sources);
   for (size_t k = 0; k < sets; k++) n += m[k].n;
   kv_status st = kv_h5_create(path, "kvvalidate-1", "roofline", command, &out, err);
   if (st) return st;
   st = kv_h5_put_str(out.file, "gpu", sets ? m[0].gpu : "", err);
-  if (!st) st = kv_h5_put_str(out.file, "status", sets ? m[0].status : "", err);
+  if (!st) st = kv_h5_put_str(out.file, "status", status, err);
+  if (!st) st = kv_h5_put_str(out.file, "measured", sources, err);
   if (!st) st = kv_h5_put_str(out.file, "calibration", calibration, err);
   if (!st) st = kv_h5_put_str(out.file, "default", "points", err);
   if (!st) st = write_points(m, sets, n, out.file, err);

@@ -22,6 +22,7 @@ typedef struct kva_reading {
   char kernel[KVM_NAME], layout[KVM_NAME];
   kvm_verify problem;
   double measured, low, high; /* s; low and high NaN when not known */
+  uint64_t place;             /* line of the text, or point of the dataset */
   /* filled by kva_validate(): NaN where the model says nothing */
   double predicted, predicted_low, predicted_high; /* s: T7, or the kernel on few rows and its launch */
   kvm_ladder ladder;
@@ -31,6 +32,7 @@ typedef struct kva_reading {
 typedef struct kva_readings {
   char path[512], gpu[KVM_NAME], device[128], status[256], what[512], how[512];
   int64_t smem_limit;  /* bytes of shared memory that a block was left; 0: what the GPU has */
+  bool lines;          /* places are lines */
   kva_reading *sample; /* owned */
   size_t n;
 } kva_readings;
@@ -39,7 +41,9 @@ typedef struct kva_readings {
 kv_status kva_readings_load(const char *path, kva_readings *m, kv_error *err);
 void kva_readings_free(kva_readings *m); /* safe on a zeroed one */
 
-/* Predicts every sample whose kernel has a program. */
+/* Predicts every sample whose kernel has a program. KV_ERR_INPUT, with file and place, for one that is more than
+ * 5 % faster than its floor under these ceilings: its useful bytes, where they come from memory, and its useful
+ * flops. */
 kv_status kva_validate(kva_readings *m, const kvm_gpu *gpu, const kvm_declared_set *declared,
                        const kvm_timing *timing, const kvm_roofs *roofs, kv_error *err);
 
@@ -57,7 +61,8 @@ enum { KVA_MAX_SCORES = 40 };
  * apart. Returns how many. */
 size_t kva_scores(const kva_readings *m, size_t sets, kva_score scores[KVA_MAX_SCORES]);
 
-/* Writes kvvalidate-1: root attributes status, gpu, calibration; /points (kernel, layout, prefix, heads,
+/* Writes kvvalidate-1: root attributes status ("predictions against measured points of ..."), measured (the files and what their
+ * status is), gpu, calibration; /points (kernel, layout, prefix, heads,
  * measured, measured_low, measured_high, predicted, predicted_low, predicted_high, error), /scores and /gains
  * (gains.h). */
 kv_status kva_validate_write(const kva_readings *m, size_t sets, const char *calibration, const char *path,

@@ -159,8 +159,9 @@ typedef struct kvk_structure {
   uint64_t partials;        /* partial results written and merged, rows of latent values */
   int launches;             /* kernels of the operation */
   double unique_kv_bytes;   /* rows of all requests, each position once */
-  double link_bytes;        /* KV, Q, indices that cross L2 -> SM, partials and outputs included */
+  double link_bytes;        /* KV, Q, indices that cross L2 -> SM, partials and outputs included; at least: what an L1 drops comes again */
   double smem_write_bytes, smem_read_bytes; /* without bank conflicts; 128 B a wavefront */
+  double l1_load_bytes;     /* loads of rows into registers pass the same pipe, 128 B a wavefront; cp.async does not */
   double partial_bytes;     /* written, and read again by the merge */
   double output_bytes;
   double useful_flops;      /* 2 n_q heads (latent + rope + latent) sum of keys */

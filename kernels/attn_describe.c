@@ -42,10 +42,13 @@ static void describe_extend(const kvk_problem *p, const uint64_t *prefix, uint64
   s->stages = 1;
   s->row_groups = (uint64_t)p->heads;
   s->launches = 1;
-  s->link_bytes = heads * keys * (2.0 * 2 * KVK_LATENT + 2.0 * KVK_ROPE + 4) + p->batch * heads * p->queries * (double)KVK_ROW_BYTES + s->output_bytes;
+  /* V's columns are K's: a tile of 37 or 74 KB is still in the L1 when they are loaded (counted on an H200: 1.00 and 1.01 of this) */
+  s->link_bytes = heads * keys * (KVK_ROW_BYTES + 4.0) + p->batch * heads * p->queries * (double)KVK_ROW_BYTES + s->output_bytes;
   const double tiles = (double)s->tiles, weights = 32.0 * (double)bn * 2;
   s->smem_write_bytes = tiles * ((double)bn * (2.0 * 2 * KVK_LATENT + 2 * KVK_ROPE) + weights) + (double)s->blocks * q_bytes;
   s->smem_read_bytes = tiles * (8 * q_bytes + 8.0 * 8 * KVK_ROW_BYTES + 8 * weights + (double)bn * 2 * KVK_LATENT);
+  /* a lane's 16 bytes are loaded as four words: each of a warp's four loads touches all lines of the 512 bytes */
+  s->l1_load_bytes = tiles * (double)bn * (2.0 * 2 * KVK_LATENT + 2 * KVK_ROPE) * 4;
   s->mma_flops = tiles * 8 * (72 + (double)bn) * MMA_FLOPS;
   s->exponentials = tiles * 256 * (8 + 4);
   s->barriers_per_tile = 12;

@@ -169,7 +169,7 @@ static const struct {
                     WHOLE(threads),        WHOLE(registers),      WHOLE(shared_bytes), WHOLE(k_reads),
                     WHOLE(v_reads),        WHOLE(q_reads),        WHOLE(score_bytes),  WHOLE(index_bytes),
                     WHOLE(block_elements), WHOLE(row_bytes),      WHOLE(min_tiles),    WHOLE(missing_units),
-                    WHOLE(units),          WHOLE(launched_per_sm)};
+                    WHOLE(units),          WHOLE(launched_per_sm), WHOLE(word_loads)};
 #define TRUTH(f) \
   { #f, offsetof(kvm_structure, f) }
 static const struct {

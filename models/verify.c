@@ -171,6 +171,7 @@ kvm_structure kvm_kernel(unsigned which, int sm) {
        .shared_bytes = 32 * 1152 + tile * 1024 + 32 * tile * 2 + 9 * 32 * 4,
        .kv_apart = true,
        .through_registers = true,
+       .word_loads = 4,
        .k_reads = 64 / tile,
        .v_reads = 1,
        .q_reads = 8,
@@ -251,7 +252,8 @@ static per_token token_work(const kvm_structure *k, const kvm_verify *p, uint64_
   double row = p->row_bytes, v = row * p->latent / (p->latent + p->rope);
   double fetched = k->kv_apart ? row + v : row;
   per_token w = {.link = fetched + k->index_bytes};
-  w.l1 = fetched * (k->through_registers ? 2 : 1) + row * k->k_reads + v * k->v_reads +
+  double loads = k->through_registers ? fmax(1, k->word_loads) : 0;
+  w.l1 = fetched * (1 + loads) + row * k->k_reads + v * k->v_reads +
          (double)padded * k->score_bytes +
          (double)padded * (p->latent + p->rope) * 2 * k->q_reads / k->tile_tokens;
   w.mma = 2.0 * (double)padded * (2.0 * p->latent + p->rope);

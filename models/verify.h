@@ -127,8 +127,11 @@ typedef struct kvm_structure {
   uint32_t threads;      /* a block */
   uint32_t registers;    /* a thread */
   uint32_t shared_bytes; /* a block, for rows of KVM_DECLARED_VALUES; others in proportion */
-  bool kv_apart;         /* K and V fetched separately: (row + V part) bytes instead of one row */
+  bool kv_apart;         /* K and V fetched separately: (row + V part) bytes instead of one row; at most, as V's part
+                            may still lie in the L1 (extend_serial on an H200: 1227 MB counted of 2288) */
   bool through_registers; /* fetched bytes pass the L1 pipe as loads and again as stores to shared memory */
+  uint32_t word_loads; /* with through_registers: loads that a lane's 16 bytes take, each of which touches all
+                          lines of the warp's 512; 0: one */
   uint32_t k_reads, v_reads; /* times each K, V byte of a tile is read from shared memory by the warps */
   uint32_t q_reads;          /* times the block's Q is read from shared memory a tile; 0: kept in registers */
   uint32_t score_bytes;      /* bytes through shared memory a score (partial scores, P) */

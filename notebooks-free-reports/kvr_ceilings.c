@@ -109,7 +109,7 @@ void kvr_missing_values(const kvr_roofline *r, char *text, size_t size) {
 }
 
 static void put_ceiling_row(FILE *f, double y, const char *const cell[5], bool bold) {
-  static const double x[] = {36, 126, 186, 306, 406}, width[] = {86, 56, 116, 96, 400};
+  static const double x[] = {36, 126, 186, 284, 406}, width[] = {86, 56, 94, 118, 400};
   for (size_t k = 0; k < 5; k++) {
     char line[512];
     const kvr_label label = {
@@ -152,6 +152,11 @@ static void range_text(const kvr_roofline *r, uint64_t i, char *text, size_t siz
     (void)snprintf(text, size, " (%.12g to %.12g)", r->ranges.value[0][i], r->ranges.value[1][i]);
 }
 
+/* There is little room in a third of a page: the finding says what "by others" is. */
+static const char *short_kind(const char *kind) {
+  return strcmp(kind, "measured by others") != 0 ? kind : "by others";
+}
+
 /* The description of the GPU in three columns; what is missing and what is assumed stands out. Returns how many
  * values there was room for. */
 static uint64_t put_description(const kvr_roofline *r, FILE *f, double y, double bottom) {
@@ -167,7 +172,7 @@ static uint64_t put_description(const kvr_roofline *r, FILE *f, double y, double
     if (missing) (void)snprintf(text, sizeof text, "%.60s: missing", kvr_word_at(&r->gpu_row, i));
     else
       (void)snprintf(text, sizeof text, "%.60s: %.60s%s%s%.20s%s%.30s%s", kvr_word_at(&r->gpu_row, i), kvr_word_at(&r->gpu_value, i),
-                     range, *unit ? " " : "", unit, *range ? ", " : " (", kvr_word_at(&r->gpu_kind, i), *range ? "" : ")");
+                     range, *unit ? " " : "", unit, *range ? ", " : " (", short_kind(kvr_word_at(&r->gpu_kind, i)), *range ? "" : ")");
     put_line(f, 36 + wide * (double)(i / each), y + PITCH * (double)(i % each), wide - 10, bold,
              missing ? "#D55E00" : "#000000", text);
   }
@@ -185,7 +190,8 @@ static kv_status put_described(const kvr_roofline *r, kv_error *err) {
                    (unsigned long long)shown);
   kvr_put_number(r->job->vars, "DESCRIBED", (double)r->gpu_row.n);
   kvr_put_finding(r->job, "FIND_DESCRIPTION",
-                  "%s values: %s known, %s assumed (guesses), %s missing; a missing value stays missing. In brackets: the range.%s",
+                  "%s values: %s known, %s assumed (guesses), %s missing; a missing value stays missing. By others: measured, "
+                  "but not by this project. In brackets: the range.%s",
                   kvr_count((double)r->gpu_row.n).text,
                   kvr_count((double)r->gpu_row.n - assumed_count(r) - missing_count(r)).text,
                   kvr_count(assumed_count(r)).text, kvr_count(missing_count(r)).text, rest);

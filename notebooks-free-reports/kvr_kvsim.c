@@ -125,7 +125,7 @@ static void pool_findings(const kvr_job *job, const kvr_table *t, const kvsim_he
   kvr_put_finding(
       job, "FIND_POOL",
       "At the last sampled step %.1f %% of the pool is live, %.1f %% cached, %.1f %% free. Pool: %s slots of "
-      "%s (%s).",
+      "%s a layer (%s of KV memory a layer).",
       100 * live / h->pool, 100 * cached / h->pool, 100 * vacant / h->pool, kvr_count(h->pool).text,
       kvr_bytes(h->row_bytes).text, kvr_bytes(h->pool * h->row_bytes).text);
   if (run.n)

@@ -21,6 +21,7 @@ kv_status kvr_put_bytes(const kvr_roofline *r, kv_error *err) {
   static const char *const levels[] = {"DRAM", "L2", "link"};
   FILE *f;
   double rows = 0, most = 1, worst = 0, place[3];
+  bool by_structure = false;
   uint64_t at = 0, worst_row = UINT64_MAX;
   size_t worst_level = 0;
   kv_status st = kvr_job_open(r->job, "bytes.tsv", &f, err);
@@ -39,7 +40,10 @@ kv_status kvr_put_bytes(const kvr_roofline *r, kv_error *err) {
       kvr_put_cell(f, factor);
       if (isfinite(factor)) {
         most = fmax(most, factor);
-        (void)snprintf(text, sizeof text, "%.2f x  (%s)", factor, kvr_bytes(kvr_at(r, level[k], i)).text);
+        const bool told = level[k] == R_LINK && kvr_link_by_structure(r, i);
+        by_structure |= told;
+        (void)snprintf(text, sizeof text, "%.2f x  (%s%s)", factor, kvr_bytes(kvr_at(r, level[k], i)).text,
+                       told ? ", by structure" : "");
       }
       else (void)snprintf(text, sizeof text, "%s: not counted", levels[k]);
       place[k] = isfinite(factor) ? fmax(factor, 1) : 1;
@@ -57,11 +61,13 @@ kv_status kvr_put_bytes(const kvr_roofline *r, kv_error *err) {
     kvr_put_finding(r->job, "FIND_BYTES",
                     "Each kernel at its longest prefix. Most redundant: %s moves %.1f times the useful bytes "
                     "%s (%s for %s "
-                    "useful, prefix %s).",
+                    "useful, prefix %s%s).%s",
                     kvr_kernel_of(r, worst_row), worst, names[worst_level],
                     kvr_bytes(kvr_at(r, level[worst_level], worst_row)).text,
                     kvr_bytes(kvr_at(r, R_USEFUL, worst_row)).text,
-                    kvr_count(kvr_at(r, R_PREFIX, worst_row)).text);
+                    kvr_count(kvr_at(r, R_PREFIX, worst_row)).text,
+                    worst_level == 2 && kvr_link_by_structure(r, worst_row) ? "; by structure" : "",
+                    by_structure ? " Not counted, so by structure: the link." : "");
   return kvr_job_close(r->job, &f, err);
 }
 

@@ -424,7 +424,7 @@ kv_status kvr_export_validate(kvr_job *job, kv_error *err) {
   static const char *const columns[] = {"points", "mape", "worst", "bias"};
   model m;
   kvr_table scores = {0};
-  char calibration[512] = "";
+  char calibration[512] = "", measured[8192] = "";
   const bool has_gains = H5Lexists(job->src.file, "gains", H5P_DEFAULT) > 0;
   kvr_cover *c = calloc(1, sizeof *c);
   job->pages = pages;
@@ -434,12 +434,14 @@ kv_status kvr_export_validate(kvr_job *job, kv_error *err) {
   if (!c) return st;
   if (!st) st = kvr_table_load(&job->src, "scores", columns, 4, &scores, err);
   if (!st) st = kvr_text_attribute(&job->src, "calibration", calibration, sizeof calibration, err);
+  if (!st) st = kvr_text_attribute(&job->src, "measured", measured, sizeof measured, err);
   c->kind = "THE MODEL AGAINST MEASUREMENT  ·  roofline validate";
   (void)snprintf(c->title, sizeof c->title, "Predicted against measured");
   (void)snprintf(
       c->problem, sizeof c->problem,
       "How far can the model's times be trusted? No value of it was fitted to an attention kernel.");
   kvr_cover_row(c, "Calibration", "%s", calibration);
+  if (*measured) kvr_cover_row(c, "Measured points", "%s", measured);
   if (!st) {
     put_names(&m);
     put_reach(&m);

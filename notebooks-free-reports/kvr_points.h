@@ -80,6 +80,8 @@ typedef struct kvr_roofline {
   kvr_words kernel, layout, resource, ceiling, scope, unit, kind, source, gpu_row, gpu_value, gpu_unit,
       gpu_kind, gpu_source;
   kvr_table bound, read; /* time_at_least; useful_kv_bytes; rows 0 where the file has none */
+  kvr_table link_max;    /* counted_link_max, likewise */
+  uint64_t raised;       /* points whose T2 to T5 the counted wavefronts raised */
   uint64_t *order; /* points by kernel, variant, prefix */
   kvr_variant variants[KVR_VARIANTS];
   size_t *variant_of; /* by point */
@@ -97,6 +99,8 @@ double kvr_at(const kvr_roofline *r, size_t c, uint64_t i);
 const char *kvr_kernel_of(const kvr_roofline *r, uint64_t i);
 /* Measured time of point i in s, else the modelled one, else NaN: a bound is no time. */
 double kvr_best_time(const kvr_roofline *r, uint64_t i);
+/* Whether the link bytes of point i, which was measured, are no counter's but the kernel's structure's. */
+bool kvr_link_by_structure(const kvr_roofline *r, uint64_t i);
 /* Lower bound in s of a point that has no time, else NaN. */
 double kvr_bound(const kvr_roofline *r, uint64_t i);
 /* Whether point i has T4 but not T3, though its rows lie somewhere: scatter is then within placement. */

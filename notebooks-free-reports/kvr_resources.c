@@ -33,11 +33,11 @@ bool kvr_has_fill(const kvr_roofline *r) {
 
 /* Columns that may be missing: those of one length, NaN for the rest. */
 enum { O_BLOCKS, O_FLOPS, O_L1, O_SM_FLOPS, O_SM_LINK, O_SM_L1, O_SM_MMA_BUSY, O_SM_L1_BUSY, O_SM_LINK_BUSY, O_SM_DRAM_BUSY,
-       O_SM_ISSUE_BUSY, O_LINK_MAX, O_WAVEFRONTS_MAX, O_INSTRUCTIONS, O_INSTRUCTIONS_MAX, O_COLUMNS };
+       O_SM_ISSUE_BUSY, O_LINK_MAX, O_WAVEFRONTS, O_WAVEFRONTS_MAX, O_INSTRUCTIONS, O_INSTRUCTIONS_MAX, O_COLUMNS };
 static const char *const optional[O_COLUMNS] = {
     "blocks",       "executed_flops", "l1_bytes",      "sm_executed_flops", "sm_link_bytes",    "sm_l1_bytes",
     "sm_mma_busy",  "sm_l1_busy",     "sm_link_busy",  "sm_dram_busy",      "sm_issue_busy",    "counted_link_max",
-    "counted_wavefronts_max", "counted_instructions", "counted_instructions_max"};
+    "counted_wavefronts", "counted_wavefronts_max", "counted_instructions", "counted_instructions_max"};
 
 typedef struct extra {
   kvr_table column[O_COLUMNS]; /* rows 0: not there */
@@ -211,12 +211,14 @@ typedef struct use {
 } use;
 
 static use use_of(const kvr_roofline *r, const extra *e, size_t u, uint64_t i) {
-  double wavefronts = extra_at(e, O_WAVEFRONTS_MAX, i), link = extra_at(e, O_LINK_MAX, i);
+  double wavefronts = extra_at(e, O_WAVEFRONTS, i), most = extra_at(e, O_WAVEFRONTS_MAX, i), link = extra_at(e, O_LINK_MAX, i);
+  const bool counted = isfinite(wavefronts) && isfinite(most); /* of the chip and of its busiest SM, or neither */
   switch (u) {
     case U_DRAM: return (use){kvr_at(r, R_DRAM, i), NAN, extra_at(e, O_SM_DRAM_BUSY, i)};
     case U_L2: return (use){kvr_at(r, R_L2, i), NAN, NAN};
     case U_LINK: return (use){kvr_at(r, R_LINK, i), isfinite(link) ? link : extra_at(e, O_SM_LINK, i), extra_at(e, O_SM_LINK_BUSY, i)};
-    case U_L1: return (use){extra_at(e, O_L1, i), isfinite(wavefronts) ? 128 * wavefronts : extra_at(e, O_SM_L1, i), extra_at(e, O_SM_L1_BUSY, i)};
+    case U_L1: return (use){counted ? 128 * wavefronts : extra_at(e, O_L1, i), counted ? 128 * most : extra_at(e, O_SM_L1, i),
+                            extra_at(e, O_SM_L1_BUSY, i)};
     case U_MMA: return (use){extra_at(e, O_FLOPS, i), extra_at(e, O_SM_FLOPS, i), extra_at(e, O_SM_MMA_BUSY, i)};
     default: return (use){extra_at(e, O_INSTRUCTIONS, i), extra_at(e, O_INSTRUCTIONS_MAX, i), extra_at(e, O_SM_ISSUE_BUSY, i)};
   }
@@ -237,6 +239,7 @@ kv_status kvr_put_resources(const kvr_roofline *r, kv_error *err) {
   FILE *f = NULL;
   char text[700];
   double top = 0, most = 0;
+  bool by_structure = false;
   uint64_t top_point = UINT64_MAX, evens = 0;
   size_t top_use = 0;
   kv_status st = read_extra(r, &e, err);
@@ -244,6 +247,7 @@ kv_status kvr_put_resources(const kvr_roofline *r, kv_error *err) {
   if (st) goto done;
   choose_points(r, &s);
   for (size_t k = 0; k < s.n; k++) {
+    by_structure |= kvr_link_by_structure(r, s.point[k]);
     for (size_t u = 0; u < USES; u++) {
       double chip, sm;
       bool even;
@@ -272,8 +276,9 @@ kv_status kvr_put_resources(const kvr_roofline *r, kv_error *err) {
     kvr_put_finding(r->job, "FIND_RESOURCES",
                     "Work over time over the ceiling, each kernel at its longest prefix. Most used: %s by "
                     "%s, %.0f %%. A kernel far from "
-                    "100 %% of everything waits.%s",
+                    "100 %% of everything waits.%s%s",
                     use_names[top_use], kvr_kernel_of(r, top_point), 100 * top,
+                    by_structure ? " Flops by structure; so are bytes of link and L1 where no counter was read." : "",
                     kvr_no_time(r, text, sizeof text));
   st = kvr_job_close(r->job, &f, err);
 done:
@@ -368,6 +373,7 @@ kv_status kvr_put_levels(const kvr_roofline *r, kv_error *err) {
   FILE *f = NULL;
   char text[700];
   double low = NAN, high = NAN, least = NAN, nearest = 0;
+  bool by_structure = false;
   uint64_t near_point = UINT64_MAX;
   size_t near_level = 0;
   kv_status st = read_extra(r, &e, err);
@@ -382,8 +388,10 @@ kv_status kvr_put_levels(const kvr_roofline *r, kv_error *err) {
       double share = kvr_at(r, level[l], i) / kvr_best_time(r, i) / ceiling(r, names[l], "chip");
       kvr_put_cell(f, (double)l + 1);
       kvr_put_cell(f, isfinite(x) ? x : NAN);
-      kvr_put_cell(f, kvr_positive(flops / kvr_at(r, R_MEASURED, i) * 1e-12));
-      kvr_put_cell(f, isfinite(kvr_at(r, R_MEASURED, i)) ? NAN : kvr_positive(flops / kvr_at(r, R_TIME, i) * 1e-12));
+      const bool told = level[l] == R_LINK && kvr_link_by_structure(r, i); /* the time measured, the bytes not: a hollow mark */
+      by_structure |= told && isfinite(x);
+      kvr_put_cell(f, told ? NAN : kvr_positive(flops / kvr_at(r, R_MEASURED, i) * 1e-12));
+      kvr_put_cell(f, told || !isfinite(kvr_at(r, R_MEASURED, i)) ? y : NAN);
       kvr_put_cell(f, y);
       fputc('\n', f);
       if (isfinite(x) && !(low <= x)) low = x;
@@ -400,6 +408,7 @@ kv_status kvr_put_levels(const kvr_roofline *r, kv_error *err) {
   kvr_put_number(r->job->vars, "LEVEL_LOW", low);
   kvr_put_number(r->job->vars, "LEVEL_HIGH", high);
   kvr_put_number(r->job->vars, "LEVEL_LEAST", least);
+  kvr_put_number(r->job->vars, "LEVEL_STRUCTURE", by_structure);
   fputs("array LEVEL_ROOF[3]\n", r->job->vars);
   for (size_t l = 0; l < 3; l++) {
     char name[24];
@@ -413,8 +422,9 @@ kv_status kvr_put_levels(const kvr_roofline *r, kv_error *err) {
   else
     kvr_put_finding(r->job, "FIND_LEVELS",
                     "Flops that were executed over the bytes that moved at each level; each kernel at its "
-                    "longest prefix. Nearest to a roof: %s, %.0f %% of the %s.%s",
+                    "longest prefix. Nearest to a roof: %s, %.0f %% of the %s.%s%s",
                     kvr_kernel_of(r, near_point), 100 * nearest, spoken[near_level],
+                    by_structure ? " Link bytes of hollow marks by structure, not counted." : "",
                     kvr_no_time(r, text, sizeof text));
   st = kvr_job_close(r->job, &f, err);
 done:

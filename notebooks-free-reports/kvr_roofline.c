@@ -64,6 +64,10 @@ double kvr_best_time(const kvr_roofline *r, uint64_t i) {
   return isfinite(kvr_at(r, R_MEASURED, i)) ? kvr_at(r, R_MEASURED, i) : kvr_at(r, R_TIME, i);
 }
 
+bool kvr_link_by_structure(const kvr_roofline *r, uint64_t i) {
+  return isfinite(kvr_at(r, R_MEASURED, i)) && !(r->link_max.rows && isfinite(r->link_max.value[0][i]));
+}
+
 double kvr_bound(const kvr_roofline *r, uint64_t i) {
   return r->bound.rows && !isfinite(kvr_best_time(r, i)) ? kvr_positive(r->bound.value[0][i]) : NAN;
 }
@@ -173,13 +177,46 @@ static kv_status read_optional(const kvr_roofline *r, const char *const *name, k
 /* Older files held the bound in `time`, where the ladder has no T7. */
 static kv_status read_bounds(kvr_roofline *r, kv_error *err) {
   static const char *const bound[] = {"time_at_least"}, *const read[] = {"useful_kv_bytes"},
-                           *const time[] = {"time"};
+                           *const time[] = {"time"}, *const link[] = {"counted_link_max"};
   kv_status st = read_optional(r, read, &r->read, err);
   if (!st) st = read_optional(r, bound, &r->bound, err);
+  if (!st) st = read_optional(r, link, &r->link_max, err);
   if (st || r->bound.rows) return st;
   st = kvr_table_load(&r->job->src, "points", time, 1, &r->bound, err);
   for (uint64_t i = 0; !st && i < r->points.rows; i++)
     if (!isfinite(kvr_at(r, R_T7, i))) r->points.value[R_TIME][i] = NAN;
+  return st;
+}
+
+static double named_ceiling(const kvr_roofline *r, const char *name, const char *scope) {
+  for (uint64_t i = 0; i < r->ceilings.rows; i++)
+    if (!strcmp(kvr_word_at(&r->ceiling, i), name) && !strcmp(kvr_word_at(&r->scope, i), scope))
+      return kvr_positive(r->ceilings.value[0][i]);
+  return NAN;
+}
+
+/* Older files' ladders know of L1 and shared memory what the kernel's structure says, which may be less than was
+ * counted. A rung is the most of what each resource needs, so the counter can raise it. */
+static kv_status raise_by_counters(kvr_roofline *r, kv_error *err) {
+  static const char *const columns[] = {"counted_wavefronts", "counted_wavefronts_max"};
+  const double chip = named_ceiling(r, "l1", "chip") / 128, sm = named_ceiling(r, "l1", "sm") / 128;
+  kvr_table all = {0}, most = {0};
+  kv_status st = read_optional(r, &columns[0], &all, err);
+  if (!st) st = read_optional(r, &columns[1], &most, err);
+  for (uint64_t i = 0; !st && all.rows && most.rows && i < r->points.rows; i++) {
+    double least = 0;
+    bool higher = false;
+    for (size_t c = R_T2; c <= R_T5; c++) {
+      double *t = &r->points.value[c][i];
+      if (c == R_T2) least = all.value[0][i] / chip;
+      if (c == R_T4) least = fmax(least, most.value[0][i] / sm);
+      higher |= least > 1.01 * *t;
+      if (least > *t) *t = least; /* never where one is not known */
+    }
+    r->raised += higher;
+  }
+  kvr_table_close(&all);
+  kvr_table_close(&most);
   return st;
 }
 
@@ -219,6 +256,7 @@ static void close_roofline(kvr_roofline *r) {
   kvr_table_close(&r->ranges);
   kvr_table_close(&r->bound);
   kvr_table_close(&r->read);
+  kvr_table_close(&r->link_max);
 }
 
 /* ---- series ---- */
@@ -779,6 +817,10 @@ static kv_status write_cover(const kvr_roofline *r, kv_error *err) {
   cover_layouts(r, c);
   cover_scatter(r, c);
   cover_not_measured(r, c);
+  if (r->raised)
+    kvr_cover_row(c, "Ladder",
+                  "T2 to T5 of %s points raised to the L1 wavefronts that were counted; the verdict is of the file, without them",
+                  kvr_count((double)r->raised).text);
   kvr_cover_row(c, "Not known", "%s",
                 *missing ? missing : "nothing is missing in the description of this GPU");
   kvr_cover_row(c, "Made by", "%s", history);
@@ -853,6 +895,7 @@ kv_status kvr_export_roofline(kvr_job *job, kv_error *err) {
   if (!st) st = kvr_table_load(&job->src, "points", point_columns, R_COLUMNS, &r->points, err);
   if (!st) st = read_bounds(r, err);
   if (!st) st = read_words(r, err);
+  if (!st) st = raise_by_counters(r, err);
   if (!st) st = check_rows(r, err);
   if (!st) st = check_indices(r, err);
   if (!st) choose_pages(r, job);

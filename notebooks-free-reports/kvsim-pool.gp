@@ -13,7 +13,7 @@ if (POOL_ROWS > 0) {
   MEMORY = POOL * GIB >= 1 ? GIB : GIB * 1024
   set xlabel "scheduler step"
   set ylabel SCALE == 1e6 ? "slots (million)" : SCALE == 1e3 ? "slots (thousand)" : "slots"
-  set y2label POOL * GIB >= 1 ? "KV memory (GiB)" : "KV memory (MiB)" font FACE.",12.5" offset -0.5
+  set y2label POOL * GIB >= 1 ? "KV memory of one layer (GiB)" : "KV memory of one layer (MiB)" font FACE.",12.5" offset -0.5
   set border 15
   set y2tics
   set xrange [STEP_FIRST:STEP_LAST > STEP_FIRST ? STEP_LAST : STEP_FIRST + 1]

@@ -45,6 +45,6 @@ if (!strlen(NOTE)) {
        for [k = 0:int(LEVEL_KERNEL_COUNT) - 1] keyentry with lines lw 3 lc rgb colour(LEVEL_KERNEL_COLOUR[k + 1]) title sprintf("%d  %s", k + 1, LEVEL_KERNEL[k + 1]), \
        for [l = 1:3] keyentry with linespoints pt filled(l - 1) ps 1.1 lw 2 dt level_dash(l) lc rgb GREY title LEVEL_ROOF[l] > 0 ? sprintf("%s, roof %.3g TB/s", word(LEVEL_SPOKEN, l), LEVEL_ROOF[l]) : word(LEVEL_SPOKEN, l).", roof not known", \
        keyentry with points pt 7 ps 1 lc rgb GREY title MEASURED > 0 ? "measured" : "", \
-       keyentry with points pt 6 ps 1 lw 1.4 lc rgb GREY title MEASURED < POINTS && MODELLED > 0 ? "modelled" : ""
+       keyentry with points pt 6 ps 1 lw 1.4 lc rgb GREY title LEVEL_STRUCTURE > 0 ? "bytes by structure" : MEASURED < POINTS && MODELLED > 0 ? "modelled" : ""
 }
 unset multiplot

@@ -18,7 +18,7 @@ static double bandwidth(const kvm_gpu *g, const char *const *names, size_t n, ch
   for (size_t i = 0; i < n; i++) {
     const kvm_value *v = kvm_gpu_value(g, names[i]);
     if (!v || !isfinite(v->number)) continue;
-    (void)snprintf(source, size, "%s (%s)", names[i], kvm_kind_name(v->kind));
+    (void)snprintf(source, size, "%s (%s)", names[i], kvm_kind_words(v->kind, v->source));
     return v->number;
   }
   return NAN;

@@ -223,7 +223,7 @@ static void number_or_dash(double v, const char *format, char *out, size_t size)
 /* Whether scatter is anything to each kernel at all: what the best policy and the bound would save it. */
 static void print_kernels(const plan *p) {
   if (!p->kernels) return;
-  printf("\n  a mean decode step of %u heads x %u queries on %s (modelled, uncalibrated floors of declared structures)\n", p->heads, p->queries,
+  printf("\n  a mean decode step of %u heads x %u queries on %s (modelled: floors of declared structures by the description;\n  `roofline` has times, by a calibration where there is one)\n", p->heads, p->queries,
          p->gpu[0].key);
   for (uint32_t i = 0; i < p->kernels; i++) {
     const kvs_kernel_time *base = &p->kernel[i], *best = NULL;
@@ -265,6 +265,7 @@ static void print_table(const plan *p) {
            r->runs ? (double)r->rows / (double)r->runs : 0, r->capacity ? 100 * r->waste_mean / r->capacity : 0, r->tally.evicted,
            r->tally.refilled, r->tally.moved + r->tally.copied + r->tally.tails, j.read, j.saved, j.move + j.recompute, j.net, even, j.verdict);
   }
+  printf("  rows/run: over decode steps; `kvsim replay` counts the rows of prefill steps too\n");
   print_kernels(p);
   printf("\n  %s\n", p->verdict);
 }

@@ -476,7 +476,7 @@ static void a_description_s_own_latency_counts(void) {
   ask("h200", named("sglang_extend_32x64", 90), &p, &a);
   NEAR(a.timing.p[KVM_P_DRAM_LATENCY].value, 333e-9 * 1980e6, 1e-9); /* 659 cycles, not sm_90's 690 */
   NEAR(a.timing.p[KVM_P_L2_LATENCY].value, 140e-9 * 1980e6, 1e-9);
-  NEAR(a.timing.p[KVM_P_SM_LINK].value, 239e9 / 1980e6, 1e-9);
+  NEAR(a.timing.p[KVM_P_SM_LINK].value, 241.815e9 / 1980e6, 1e-9);
 }
 
 static void ladder_climbs(void) {

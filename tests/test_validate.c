@@ -81,6 +81,43 @@ static void expect(const char *args, int status, const char *says) {
   free(err);
 }
 
+/* 131072 rows of 1152 B take 32 us of an H200's memory; on few rows only the products are left, 21 us. */
+static void a_point_below_its_floor_is_refused(void) {
+  static const char row[] = "sglang_extend_32x64\t8\t9\t1\t131072\t1152\t%s\t%s\t-\t-\n";
+  static const struct {
+    const char *layout, *time;
+    int status;
+  } point[] = {{"contiguous", "20", 3}, {"random", "20", 3}, {"contiguous", "20454", 0}, {"resident", "30", 0}, {"resident", "12", 3}};
+  for (size_t i = 0; i < sizeof point / sizeof *point; i++) {
+    FILE *f = fopen(kv_tmp("fast.tsv"), "w");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+    (void)fputs(header, f);
+    (void)fprintf(f, row, "contiguous", "20454");
+    (void)fprintf(f, row, point[i].layout, point[i].time);
+    (void)fclose(f);
+    expect("-q fast.tsv", point[i].status, point[i].status ? "fast.tsv: line 6: sglang_extend_32x64 in " : "");
+    if (point[i].status) expect("-q fast.tsv", 3, "is below its floor of ");
+  }
+}
+
+/* Predictions are no measurement, whatever they stand beside. */
+static void a_file_of_predictions_says_so(void) {
+  char text[9000];
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd %s && cp '%s' t.tsv && cp '%s' h.h5", kv_tmp(""), kv_source("models/measured/sglang_extend_h200.tsv"),
+                         kv_source("models/measured/h200-held-out-1.h5")), 0);
+  expect("-q -o v1.h5 t.tsv", 0, "");
+  expect("-q -o v2.h5 t.tsv h.h5", 0, "");
+  for (int i = 1; i <= 2; i++) {
+    hid_t file = H5Fopen(kv_tmp(i == 1 ? "v1.h5" : "v2.h5"), H5F_ACC_RDONLY, H5P_DEFAULT);
+    CU_ASSERT_FATAL(file >= 0);
+    CU_ASSERT_EQUAL(kv_h5_get_str(file, "status", text, sizeof text, NULL), KV_OK);
+    CU_ASSERT_STRING_EQUAL(text, i == 1 ? "predictions against measured points of t.tsv" : "predictions against measured points of 2 files");
+    CU_ASSERT_EQUAL(kv_h5_get_str(file, "measured", text, sizeof text, NULL), KV_OK);
+    CU_ASSERT(!strncmp(text, "t.tsv (", 7) && !strstr(text, "h.h5 (") == (i == 1));
+    (void)H5Fclose(file);
+  }
+}
+
 /* What is read is never written over, nor counted twice; a folder gives its files. */
 static void files_are_inputs_once(void) {
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd %s && rm -rf folder empty && mkdir folder empty && cp '%s' folder/m.h5 && cp '%s' cc.h5 && cp '%s' t.tsv && ln -sf t.tsv l.tsv", kv_tmp(""),
@@ -487,6 +524,20 @@ static void launches_layouts_and_counters_take_part(void) {
   row[0].counted = true;
   row[0].counters = (kvk_counters){.dram_read = 3e6, .dram_write = 1e6, .link = 60e6, .link_max = 9e6};
   kvm_work w = kva_measured_work(&m, &row[0]);
+  NEAR(w.chip[KVM_L1], 10e6, 1e-12); /* no wavefronts: as described */
+  NEAR(w.sm[KVM_L1], 10e6 / 8, 1e-12);
+  row[0].structure.l1_load_bytes = 2e6;
+  w = kva_measured_work(&m, &row[0]);
+  NEAR(w.chip[KVM_L1], 12e6, 1e-12);
+  /* counted wavefronts stand for what is described, be they more or fewer, and the busiest SM's for its share */
+  row[0].counters.wavefronts = 1e6;
+  row[0].counters.wavefronts_max = 2e5;
+  w = kva_measured_work(&m, &row[0]);
+  NEAR(w.chip[KVM_L1], 128e6, 1e-12);
+  NEAR(w.sm[KVM_L1], 25.6e6, 1e-12);
+  row[0].counters.wavefronts = 5e4;
+  w = kva_measured_work(&m, &row[0]);
+  NEAR(w.chip[KVM_L1], 6.4e6, 1e-12);
   NEAR(w.chip[KVM_DRAM], 4e6, 1e-12);
   NEAR(w.chip[KVM_LINK], 60e6, 1e-12);
   NEAR(w.sm[KVM_LINK], 9e6, 1e-12);
@@ -524,6 +575,8 @@ void suite_validate(void) {
       {"bad text", bad_text_is_refused},
       {"nonsense", nonsense_is_refused_with_its_place},
       {"files", files_are_inputs_once},
+      {"below the floor", a_point_below_its_floor_is_refused},
+      {"predictions", a_file_of_predictions_says_so},
       {"scores", scores_are_what_they_say},
       {"bars", the_model_keeps_its_bars},
       {"our kernels", our_kernels_keep_the_bar},

@@ -61,24 +61,24 @@ static void shared_rows_count_once_and_flops_every_time(void) {
   CU_ASSERT_DOUBLE_EQUAL(u.index_bytes, 12000, 0);
 }
 
-/* The floors of the H200 with its measured ceilings: 4.62971 TB/s, wgmma 956.426, mma.sync 645.736 TFLOP/s.
+/* The floors of the H200 with its measured ceilings: 4.70807 TB/s, wgmma 954.579, mma.sync 645.972 TFLOP/s.
  */
 static void floors_of_the_h200(void) {
   kvm_verify p = kvm_verify_default(131072);
   kvm_work w;
   kvm_ladder l = ladder("h200", 2, &p, &w);
   kvm_useful u = kvm_verify_useful(&p);
-  NEAR(u.kv_bytes / 4.62971e12, 32.61e-6, 1e-3); /* the KV alone: 32.6 us */
-  NEAR(l.t[0], 32.7615e-6, 1e-5);                /* with queries, outputs, indices */
+  NEAR(u.kv_bytes / 4.70807e12, 32.07e-6, 1e-3); /* the KV alone: 32.1 us */
+  NEAR(l.t[0], 32.2162e-6, 1e-5);                /* with queries, outputs, indices */
   CU_ASSERT_DOUBLE_EQUAL(l.t[0], l.t[1],
                          0); /* 20.5 GFLOP take 31.8 us with mma.sync: memory stays the floor */
   p.heads = 64;
   l = ladder("h200", 2, &p, &w);
-  NEAR(l.t[0], 171.77e-6, 1e-4); /* 164.28 GFLOP / 956.426 TFLOP/s */
-  NEAR(l.t[1], 254.41e-6, 1e-4); /* ... / 645.736 */
+  NEAR(l.t[0], 172.10e-6, 1e-4); /* 164.28 GFLOP / 954.579 TFLOP/s */
+  NEAR(l.t[1], 254.32e-6, 1e-4); /* ... / 645.972 */
 }
 
-/* T3 of rows that take twice as long: 151.7 MB of useful bytes and the tree's rows at 4.63 / 2 TB/s. */
+/* T3 of rows that take twice as long: 151.7 MB of useful bytes and the tree's rows at 4.71 / 2 TB/s. */
 static void a_scattered_layout_raises_t3(void) {
   kvm_verify p = kvm_verify_default(131072);
   const kvm_gpu *g = gpu("h200");
@@ -89,7 +89,7 @@ static void a_scattered_layout_raises_t3(void) {
   kvm_ladder one = kvm_ladder_of(&u, &w, &roofs, 1), two = kvm_ladder_of(&u, &w, &roofs, 2),
              unknown = kvm_ladder_of(&u, &w, &roofs, NAN), many = kvm_ladder_of(&u, &w, &roofs, 100);
   CU_ASSERT_DOUBLE_EQUAL(one.t[3], one.t[2], 0);
-  NEAR(many.t[3], 100 * w.chip[KVM_DRAM] / 4.62971e12, 1e-12);
+  NEAR(many.t[3], 100 * w.chip[KVM_DRAM] / 4.70807e12, 1e-12);
   CU_ASSERT(two.t[3] >= two.t[2] && two.t[3] <= many.t[3] && many.t[4] >= many.t[3]);
   CU_ASSERT(many.binding == KVM_DRAM && !many.binding_sm);
   CU_ASSERT(isnan(unknown.t[3]) && !isnan(unknown.t[4]));
@@ -98,12 +98,12 @@ static void a_scattered_layout_raises_t3(void) {
 static void ridge_points(void) {
   kvm_roofs ws = kvm_roofs_of(gpu("sm_120")), h200 = kvm_roofs_of(gpu("h200"));
   NEAR(kvm_ridge(&ws), 281.1, 1e-3);   /* 503.8 / 1.792 */
-  NEAR(kvm_ridge(&h200), 206.6, 1e-3); /* 956.426 / 4.62971 */
+  NEAR(kvm_ridge(&h200), 202.75, 1e-3); /* 954.579 / 4.70807 */
   CU_ASSERT_EQUAL(ws.chip[KVM_DRAM].kind, KVM_SPEC);
   CU_ASSERT_EQUAL(h200.chip[KVM_DRAM].kind, KVM_MEASURED);
-  NEAR(h200.sm[KVM_MMA].rate, 645.736e12 / 132, 1e-9);
+  NEAR(h200.sm[KVM_MMA].rate, 645.972e12 / 132, 1e-9);
   CU_ASSERT(isnan(h200.sm[KVM_DRAM].rate));
-  NEAR(h200.chip[KVM_LINK].rate, 24.4221e12, 1e-9);
+  NEAR(h200.chip[KVM_LINK].rate, 24.2297e12, 1e-9);
   CU_ASSERT(isnan(ws.chip[KVM_LINK].rate)); /* the L2's rate bounds no link */
 }
 

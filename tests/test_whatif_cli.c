@@ -52,6 +52,18 @@ static void as_recorded(const char *trace) {
   json_decref(j);
 }
 
+/* Whose figures the prices are, and over which steps runs are counted. */
+static void the_table_says_whose_figures(void) {
+  char args[2048], *out = NULL;
+  (void)snprintf(args, sizeof args, "whatif '%s' --policy as-recorded --no-report -o r.kvwhatif.h5", kv_source("traces/samples/single_long_eagle.h5"));
+  CU_ASSERT_EQUAL(run(&out, args), 0);
+  CU_ASSERT_PTR_NOT_NULL_FATAL(out);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "reads 4708 GB/s from dram_read_measured (measured)"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "copies 4055 GB/s from dram_bw_measured (measured by others)"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "rows/run: over decode steps"));
+  free(out);
+}
+
 static void samples(void) {
   as_recorded(kv_source("traces/samples/mixed_eagle.h5"));
   as_recorded(kv_source("traces/samples/mixed_eagle_v2.h5"));
@@ -310,6 +322,7 @@ static void usage(void) {
 
 void suite_whatif_cli(void) {
   static const kv_test_case cases[] = {{"samples come out as recorded", samples},
+                                       {"the table says whose figures", the_table_says_whose_figures},
                                        {"an extend of one slot", extend_of_one}, {"all of RECORDINGS", all_in_folder},
                                        {"every policy", every_policy},
                                        {"a simulation written as a trace", reproduces},
