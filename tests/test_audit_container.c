@@ -229,6 +229,68 @@ static void a_file_without_sections_is_searched(void) {
   free(data);
 }
 
+/* full.so with its section called otherwise: what libraries look like that keep fatbins as data. */
+static char *fatbins_as_data(size_t *size) {
+  char *data = read_file(kv_source("tests/golden/audit/full.so"), size);
+  CU_ASSERT_PTR_NOT_NULL_FATAL(data);
+  for (char *at = data; (at = memmem(at, (size_t)(data + *size - at), ".nv_fatbin", 11)); at++) memcpy(at, ".some_data", 10);
+  return data;
+}
+
+static void fatbins_in_plain_data_are_found(void) {
+  size_t size = 0, listed = 0;
+  char *data = fatbins_as_data(&size), *text = NULL;
+  kva_audit audit = {0};
+  kva_collect_options options = {.code = true, .threads = 1};
+  kv_error err;
+  CU_ASSERT_EQUAL(kva_audit_add_memory(&audit, "x.so", (unsigned char *)data, size, &options, &err), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(audit.files, 1);
+  CU_ASSERT_EQUAL(audit.problems, 0);
+  CU_ASSERT_EQUAL(audit.file[0].origin, KVA_LINKED);
+  CU_ASSERT_EQUAL_FATAL(audit.file[0].entries, 5);
+  for (size_t i = 0; i < 5; i++) CU_ASSERT(audit.file[0].entry[i].in_data);
+  CU_ASSERT_EQUAL(audit.names.count, 8);
+  FILE *out = open_memstream(&text, &listed);
+  CU_ASSERT_EQUAL(kva_tell_list(out, &audit, &err), KV_OK);
+  (void)fclose(out);
+  CU_ASSERT_PTR_NULL(strstr(text, " file ")); /* the form of cuobjdump's lines, which has none of these */
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "PTX data"));
+  free(text);
+  kva_audit_free(&audit);
+  free(data);
+}
+
+/* The magic number alone, or with a header that nothing follows, is no fatbin in plain data, and no damage. */
+static void magic_numbers_by_chance_are_passed_over(void) {
+  size_t size = 0;
+  char *data = fatbins_as_data(&size);
+  static const unsigned char magic[] = {0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0};
+  char *first = memmem(data, size, magic, sizeof magic);
+  kva_collect_options options = {.code = true, .threads = 1};
+  kv_error err;
+  CU_ASSERT_PTR_NOT_NULL_FATAL(first);
+  for (int what = 0; what < 3; what++) {
+    kva_audit audit = {0};
+    unsigned char saved[48];
+    memcpy(saved, first, sizeof saved);
+    if (what == 0) first[16] = 77;              /* an unknown kind */
+    if (what == 1) first[4] = 9;                /* another version */
+    if (what == 2) memset(first + 44, 0xff, 4); /* no target has this number */
+    CU_ASSERT_EQUAL(kva_audit_add_memory(&audit, "x.so", (unsigned char *)data, size, &options, &err), KV_OK);
+    CU_ASSERT_EQUAL(audit.problems, 0);
+    CU_ASSERT(!audit.files || audit.file[0].entries < 5);
+    kva_audit_free(&audit);
+    memcpy(first, saved, sizeof saved);
+  }
+  memset(first + 8, 0x7f, 7); /* a fatbin whose size lies, with a good first entry */
+  kva_audit audit = {0};
+  CU_ASSERT_EQUAL(kva_audit_add_memory(&audit, "x.so", (unsigned char *)data, size, &options, &err), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(audit.problems, 1);
+  CU_ASSERT_PTR_NOT_NULL(strstr(audit.problem[0], "reaches past its section"));
+  kva_audit_free(&audit);
+  free(data);
+}
+
 static void bombs_and_lying_sizes_are_refused(void) {
   static unsigned char zeros[1 << 20], packed[1 << 15];
   size_t n = ZSTD_compress(packed, sizeof packed, zeros, sizeof zeros, 19);
@@ -383,6 +445,8 @@ void suite_audit_container(void) {
                                        {"wheels and folders", wheels_and_folders_are_walked},
                                        {"crafted fatbin", a_crafted_fatbin_is_read},
                                        {"no section table", a_file_without_sections_is_searched},
+                                       {"fatbins in plain data", fatbins_in_plain_data_are_found},
+                                       {"magic by chance", magic_numbers_by_chance_are_passed_over},
                                        {"bombs", bombs_and_lying_sizes_are_refused},
                                        {"lying headers", headers_that_lie_are_told},
                                        {"cut and changed files", cut_and_changed_files_end_quietly},
