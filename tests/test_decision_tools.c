@@ -113,6 +113,8 @@ static void the_told_step_is_met(void) {
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components rest -o ./rest"), 2);
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components /nonexistent"), 5);
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components x --profile y"), 2);
+  CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components rest --base-ms 8"), 2);
+  CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --profile y --base-ms 8"), 2);
 }
 
 /* ---- compare ---- */
