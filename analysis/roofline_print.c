@@ -246,7 +246,8 @@ static json_t *point_json(const kva_run *run, const kva_point *p) {
       "s:s, "
       "s:o, s:s}",
       "kernel", run->kernel[p->kernel].name, "program", words, "prefix", (json_int_t)p->problem.longest, "blocks",
-      (json_int_t)p->work.blocks, "fits", p->work.fits, "work_incomplete", (int)kva_point_incomplete(p), "splits", (int)p->work.splits, "blocks_per_sm",
+      (json_int_t)p->work.blocks, "fits", p->work.fits, "work_incomplete",
+      (int)kva_point_incomplete(p), "splits", (int)p->work.splits, "blocks_per_sm",
       (int)p->work.blocks_per_sm, "useful_bytes", p->useful.bytes, "useful_kv_bytes", p->useful.kv_bytes,
       "useful_flops", p->useful.flops, "intensity", p->useful.intensity, "work", work_json(p->work.chip),
       "work_busiest_sm", work_json(p->work.sm), "ladder_s", ladder, "time_s", number(kva_point_time(p)),

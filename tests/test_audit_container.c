@@ -256,6 +256,20 @@ static void fatbins_in_plain_data_are_found(void) {
   CU_ASSERT_PTR_NULL(strstr(text, " file ")); /* the form of cuobjdump's lines, which has none of these */
   CU_ASSERT_PTR_NOT_NULL(strstr(text, "PTX data"));
   free(text);
+  text = NULL;
+  const kva_tell t = {.sm = 120};
+  CU_ASSERT_EQUAL(kva_audit_families(&audit, &err), KV_OK);
+  out = open_memstream(&text, &listed);
+  CU_ASSERT_EQUAL(kva_tell_json(out, &audit, &t, &err), KV_OK);
+  (void)fclose(out);
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "\"in_data\""));
+  free(text);
+  text = NULL;
+  out = open_memstream(&text, &listed);
+  CU_ASSERT_EQUAL(kva_tell_text(out, &audit, &t, &err), KV_OK);
+  (void)fclose(out);
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "5 of 5 entries lie in plain data"));
+  free(text);
   kva_audit_free(&audit);
   free(data);
 }
@@ -438,6 +452,19 @@ static void the_toolkits_libraries_list_as_recorded(void) {
   printf("(%zu recorded libraries here) ", compared);
 }
 
+/* cuFFT 13 of one size, where it is: the 23,983 fatbins of its .ldata. cuobjdump 13.5 lists the same 3,124 cubins and 8,131
+ * PTX texts once they lie in a section called .nv_fatbin. */
+static void cuffts_data_is_found(void) {
+  static const char path[] = "/usr/local/cuda/lib64/libcufft.so.12";
+  struct stat sb;
+  if (stat(path, &sb) != 0 || sb.st_size != 286542352) return;
+  char *out;
+  CU_ASSERT_EQUAL(kv_run(&out, NULL, "%s audit --list -q %s | cut -c1-8 | sort | uniq -c | tr -s ' ' | tr '\\n' ';'",
+                         kv_program("roofline"), path), 0);
+  CU_ASSERT_STRING_EQUAL(out, " 3124 ELF data; 1 ELF file; 8131 PTX data;");
+  free(out);
+}
+
 void suite_audit_container(void) {
   static const kv_test_case cases[] = {{"lists as cuobjdump", entries_are_those_of_cuobjdump},
                                        {"resources", kernels_have_their_resources},
@@ -451,6 +478,7 @@ void suite_audit_container(void) {
                                        {"lying headers", headers_that_lie_are_told},
                                        {"cut and changed files", cut_and_changed_files_end_quietly},
                                        {"PTX text", ptx_is_read_by_statement},
+                                       {"cuFFT", cuffts_data_is_found},
                                        {"recorded libraries", the_toolkits_libraries_list_as_recorded},
                                        {NULL, NULL}};
   kv_suite("audit_container", cases);
