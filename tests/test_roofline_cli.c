@@ -197,6 +197,18 @@ static void programs_are_named(void) {
   free(out);
 }
 
+static void two_programs_of_a_name_are_told(void) {
+  expect("--gpu h200 --no-report -q -o two-h200.h5", 0, NULL, NULL);
+  expect("--gpu sm_120 --no-report -q -o two-sm120.h5", 0, NULL, NULL);
+  expect("compare two-h200.h5 two-sm120.h5", 0,
+         "extend_serial: two programs: before extend_serial_32x64, nvcc's machine code for sm_90; after "
+         "sglang_extend_32x32_sm120, Triton's machine code for sm_120", NULL);
+  char *out;
+  CU_ASSERT_EQUAL(roofline("compare two-h200.h5 two-h200.h5", &out, NULL), 0);
+  CU_ASSERT_PTR_NULL(strstr(out, "two programs"));
+  free(out);
+}
+
 /* The ends of a range hold the value between them, in the table's order. */
 static void ranges_hold_their_value(void) {
   static const char *const gpus[] = {"h200", "sm_120", "rtx_5090"};
@@ -576,6 +588,7 @@ void suite_roofline_cli(void) {
                                        {"card", a_card_that_is_here_is_taken},
                                        {"own description", a_description_of_ones_own},
                                        {"programs are named", programs_are_named},
+                                       {"two programs", two_programs_of_a_name_are_told},
                                        {"ranges", ranges_hold_their_value},
                                        {"without nvcc", a_build_without_nvcc_says_so},
                                        {NULL, NULL}};
