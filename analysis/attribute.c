@@ -59,6 +59,41 @@ static void ladder_gains(const kva_evidence *e, const double t[8], double gain[K
   gain[KVM_C_OVERHEAD] = t[7] / t[6];
 }
 
+/* The least time that the other causes need where one is taken out. */
+static void what_stays(const kva_evidence *e, const draw *d, const double t[8], double stays[KVM_CAUSES]) {
+  double with[8];
+  draw best = *d;
+  kva_evidence contiguous = *e;
+  const double rate = d->roofs.chip[KVM_MMA].rate, faster = d->roofs.mma_best.rate / rate;
+  if (faster > 1) {
+    best.roofs.chip[KVM_MMA].rate *= faster;
+    best.roofs.sm[KVM_MMA].rate *= faster;
+  }
+  climb(e, &best, with);
+  stays[KVM_C_PATH] = with[4];
+  stays[KVM_C_WORK] = t[1];
+  contiguous.scatter = 1;
+  climb(&contiguous, d, with);
+  stays[KVM_C_SCATTER] = with[4];
+  stays[KVM_C_PLACEMENT] = isnan(t[3]) ? t[2] : t[3];
+  stays[KVM_C_SERIAL] = t[4];
+  stays[KVM_C_MEMORY] = t[7] - t[6] + t[5];
+  stays[KVM_C_OVERHEAD] = t[6];
+}
+
+/* No gain takes out more than there is. */
+static double limited(double gain, double whole, double stays) {
+  double most = fmax(1, whole / stays);
+  return isnan(whole / stays) ? gain : fmin(gain, most);
+}
+
+static void bounded_gains(const kva_evidence *e, const draw *d, const double t[8], double gain[KVM_CAUSES]) {
+  double stays[KVM_CAUSES];
+  ladder_gains(e, t, gain);
+  what_stays(e, d, t, stays);
+  for (int i = 0; i < KVM_CAUSES; i++) gain[i] = limited(gain[i], t[7], stays[i]);
+}
+
 /* ---- draws ---- */
 
 static double uniform(gsl_rng *rng, const kvm_estimate *x, double value) {
@@ -120,15 +155,14 @@ static double within(double sample, double launches) {
   return isnan(sample) || !(launches > 0) ? sample : fmax(sample - launches, sample / 100);
 }
 
-static void draw_ladder(gsl_rng *rng, const kva_evidence *e, double t[8]) {
-  draw d;
+static void draw_ladder(gsl_rng *rng, const kva_evidence *e, draw *d, double t[8]) {
   double common = gsl_ran_gaussian(rng, e->common_error);
-  draw_roofs(rng, e, &d.roofs);
+  draw_roofs(rng, e, &d->roofs);
   double launches = uniform(rng, &e->launches, e->launches.value);
-  d.t5 = within(draw_time(rng, &e->resident, common), launches);
-  d.t6 = within(draw_time(rng, &e->kernel, common), launches);
-  d.t7 = draw_time(rng, &e->whole, common);
-  climb(e, &d, t);
+  d->t5 = within(draw_time(rng, &e->resident, common), launches);
+  d->t6 = within(draw_time(rng, &e->kernel, common), launches);
+  d->t7 = draw_time(rng, &e->whole, common);
+  climb(e, d, t);
 }
 
 /* Each draw begins anew, so that two operations have draw k of the ceilings in common. */
@@ -137,8 +171,9 @@ bool kva_attribute_draws(const kva_evidence *e, double nats[KVA_DRAWS][KVM_CAUSE
   if (!rng) return false;
   for (size_t k = 0; k < KVA_DRAWS; k++) {
     double t[8];
+    draw d;
     gsl_rng_set(rng, (unsigned long)(e->seed + k + 1)); /* 0 would stand for another seed */
-    draw_ladder(rng, e, t);
+    draw_ladder(rng, e, &d, t);
     shares(t, nats[k]);
     whole[k] = t[7];
   }
@@ -150,7 +185,8 @@ void kva_draws_interval(double *v, size_t n, double value, double *low, double *
   interval(v, n, value, low, high);
 }
 
-static void find_intervals(const kva_evidence *e, kva_attribution *a) {
+/* `ladder`: the gains that the ladder alone gives. */
+static void find_intervals(const kva_evidence *e, const double ladder[KVM_CAUSES], kva_attribution *a) {
   static const size_t n = KVA_DRAWS;
   double nats[KVM_CAUSES][KVA_DRAWS], gain[KVM_CAUSES][KVA_DRAWS];
   gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
@@ -158,9 +194,10 @@ static void find_intervals(const kva_evidence *e, kva_attribution *a) {
   gsl_rng_set(rng, (unsigned long)e->seed);
   for (size_t k = 0; k < n; k++) {
     double t[8], s[KVM_CAUSES], g[KVM_CAUSES];
-    draw_ladder(rng, e, t);
+    draw d;
+    draw_ladder(rng, e, &d, t);
     shares(t, s);
-    ladder_gains(e, t, g);
+    bounded_gains(e, &d, t, g);
     for (int i = 0; i < KVM_CAUSES; i++) {
       nats[i][k] = s[i];
       gain[i][k] = g[i];
@@ -169,17 +206,15 @@ static void find_intervals(const kva_evidence *e, kva_attribution *a) {
   gsl_rng_free(rng);
   for (int i = 0; i < KVM_CAUSES; i++) {
     kva_cause *c = &a->cause[i];
-    double middle = NAN;
+    const double middle = ladder[i];
     if (!c->known) continue;
     interval(nats[i], n, c->nats, &c->low, &c->high);
-    double ladder[KVM_CAUSES];
-    ladder_gains(e, a->t, ladder);
-    middle = ladder[i];
     interval(gain[i], n, middle, &c->gain_low, &c->gain_high);
     if (middle > 0 && c->gain > 0) { /* the model's gain with the spread of the ladder's */
       c->gain_low *= c->gain / middle;
       c->gain_high *= c->gain / middle;
     }
+    c->gain_high = fmax(c->gain, limited(c->gain_high, a->t[7], a->t[0]));
   }
 }
 
@@ -208,11 +243,29 @@ static void advise(kva_attribution *a, const kva_evidence *e, kvm_cause c) {
     kvm_ladder l = kvm_ladder_of(e->useful, e->work, e->roofs, true);
     say(a, " (most of it %s)", kvm_resource_name(l.binding));
   }
-  say(a, ", %s%s %.2gx", fix[c], x->at_most ? " up to" : "", x->gain);
+  say(a, x->gain < 1.1 ? ", %s%s %.2fx" : ", %s%s %.2gx", fix[c], x->at_most ? " up to" : "", x->gain);
 }
 
-static bool no_effect(const kva_cause *x) {
-  return x->known && x->gain_high <= 1.1 && fabs(x->nats) <= 0.1;
+static const double EFFECT = 0.1;   /* nats; less is named where it is the largest share, else not */
+static const double NOTHING = 5e-3; /* nats that round to none */
+
+/* The largest share that is not said yet and is worth a word; -1: none. */
+static int next_cause(const kva_attribution *a, const bool said[KVM_CAUSES]) {
+  int best = -1;
+  for (int i = 0; i < KVM_CAUSES; i++) {
+    const kva_cause *x = &a->cause[i];
+    if (said[i] || !x->known || !(x->nats > ((kvm_cause)i == a->largest ? NOTHING : EFFECT))) continue;
+    if (best < 0 || x->nats > a->cause[best].nats) best = i;
+  }
+  return best;
+}
+
+/* A share that is small but a good part of all has an effect: of a kernel near its floor every share is
+ * small. */
+static bool no_effect(const kva_attribution *a, int c) {
+  const kva_cause *x = &a->cause[c];
+  const double most = fmin(EFFECT, fmax(NOTHING, log(a->t[7] / a->t[0]) / 4));
+  return x->known && x->gain_high <= 1.1 && fabs(x->nats) <= most;
 }
 
 static void write_verdict(const char *name, const kva_evidence *e, kva_attribution *a) {
@@ -224,21 +277,18 @@ static void write_verdict(const char *name, const kva_evidence *e, kva_attributi
   }
   say(a, "%s is %.3gx (%.1f nats) above its floor", name, a->t[7] / a->t[0], log(a->t[7] / a->t[0]));
   for (int n = 0; n < 3; n++) {
-    int best = -1;
-    for (int i = 0; i < KVM_CAUSES; i++)
-      if (!said[i] && a->cause[i].known && a->cause[i].nats > 0.1 &&
-          (best < 0 || a->cause[i].nats > a->cause[best].nats))
-        best = i;
+    int best = next_cause(a, said);
     if (best < 0) break;
+    const kva_cause *x = &a->cause[best];
     said[best] = true;
-    say(a, "%s %s %.1f nats", n ? ";" : ":", kvm_cause_name((kvm_cause)best), a->cause[best].nats);
+    say(a, x->nats > EFFECT ? "%s %s%s %.1f nats" : "%s %s%s %.2f nats", n ? ";" : ":",
+        kvm_cause_name((kvm_cause)best), x->at_least ? " at least" : "", x->nats);
     advise(a, e, (kvm_cause)best);
   }
   bool first = true;
   for (int i = 0; i < KVM_CAUSES; i++)
-    if (no_effect(&a->cause[i])) {
+    if (!said[i] && no_effect(a, i)) {
       say(a, "%s%s", first ? "; no effect: " : ", ", kvm_cause_name((kvm_cause)i));
-      said[i] = true;
       first = false;
     }
   for (int i = 0; i < KVM_CAUSES; i++)
@@ -251,7 +301,7 @@ static void write_verdict(const char *name, const kva_evidence *e, kva_attributi
 }
 
 void kva_attribute(const char *name, const kva_evidence *e, kva_attribution *a) {
-  double nats[KVM_CAUSES], gain[KVM_CAUSES];
+  double nats[KVM_CAUSES], gain[KVM_CAUSES], stays[KVM_CAUSES];
   const double launches = e->launches.value;
   draw d = {*e->roofs, within(centre(&e->resident), launches), within(centre(&e->kernel), launches),
             centre(&e->whole)};
@@ -259,14 +309,18 @@ void kva_attribute(const char *name, const kva_evidence *e, kva_attribution *a) 
   *a = (kva_attribution){.largest = KVM_CAUSES, .whole = true};
   climb(e, &d, a->t);
   shares(a->t, nats);
-  ladder_gains(e, a->t, gain);
+  bounded_gains(e, &d, a->t, gain);
+  what_stays(e, &d, a->t, stays);
   for (int i = 0; i < KVM_CAUSES; i++) {
     kva_cause *c = &a->cause[i];
-    *c = (kva_cause){.known = !isnan(nats[i]), .nats = nats[i], .gain = gain[i]};
+    *c = (kva_cause){.known = !isnan(nats[i]) && !(e->unknown >> i & 1),
+                     .at_least = e->at_least >> i & 1,
+                     .nats = nats[i],
+                     .gain = gain[i]};
     if (i == KVM_C_WORK && missing & 0xffu) c->known = false; /* T2 is T1 there, and says nothing */
     c->at_most = i == KVM_C_PATH || i == KVM_C_WORK || i == KVM_C_PLACEMENT;
     if (e->gain && !isnan(e->gain[i])) {
-      c->gain = e->gain[i];
+      c->gain = limited(e->gain[i], a->t[7], stays[i]);
       c->at_most = i == KVM_C_PLACEMENT;
     }
     a->whole = a->whole && c->known;
@@ -275,6 +329,6 @@ void kva_attribute(const char *name, const kva_evidence *e, kva_attribution *a) 
     if (a->largest == KVM_CAUSES || c->nats > a->cause[a->largest].nats) a->largest = (kvm_cause)i;
   }
   a->inconsistent = a->t[6] < a->t[5] * 0.98;
-  find_intervals(e, a);
+  find_intervals(e, gain, a);
   write_verdict(name, e, a);
 }

@@ -2,10 +2,14 @@
  * fix, and a verdict in words, with intervals that carry the ceilings' error.
  *
  * share_i = ln(T_(i+1) / T_i): shares add up to ln(T7 / T0) and depend on the order of the ladder. gain_i =
- * T7 over T7 with cause i alone removed; decisions are taken on gains. Intervals are percentiles (2.5, 97.5)
+ * T7 over T7 with cause i alone removed, and never more than T7 over what the other causes need at least;
+ * decisions are taken on gains. Intervals are percentiles (2.5, 97.5)
  * over draws: each draws every ceiling from its range, uniformly, each timing by a bootstrap of its samples
  * (Efron and Tibshirani 1993) or from its standard deviation, and climbs the ladder anew. Deterministic:
- * GSL's mt19937 with the seed given.
+ * GSL's mt19937 with the seed given. The upper end of a gain is at most T7 / T0.
+ *
+ * The verdict names up to three causes above 0.1 nats, and the largest whatever its size. A cause has no
+ * effect when its share is within 0.1 nats and a quarter of all, and its gain is surely within 1.1.
  */
 #ifndef KVA_ATTRIBUTE_H
 #define KVA_ATTRIBUTE_H
@@ -38,6 +42,8 @@ typedef struct kva_evidence {
   kvm_estimate launches; /* s that the samples of resident and of kernel hold beside the kernels: launches.
                             They are taken off, but for a hundredth of a sample; value 0: none */
   double common_error; /* standard deviation of ln t that the three times share (the model's own error) */
+  unsigned unknown;    /* bit c: nothing tells cause c, whatever the ladder says */
+  unsigned at_least;   /* bit c: part of what tells cause c is missing, so that its share is a lower bound */
   const double
       *gain; /* KVM_CAUSES gains that a model found, NaN where it did not; NULL: from the ladder alone */
   uint64_t seed;
@@ -47,7 +53,8 @@ typedef struct kva_cause {
   bool known;
   double nats, low, high; /* share */
   double gain, gain_low, gain_high;
-  bool at_most; /* the gain is a bound: other limits may step in first */
+  bool at_most;  /* the gain is a bound: other limits may step in first */
+  bool at_least; /* the share is one: kva_evidence.at_least */
 } kva_cause;
 
 typedef struct kva_attribution {

@@ -63,7 +63,21 @@ static bool is_header(char **cell, size_t n, const char *const *header) {
   return false;
 }
 
+/* More cells than the header names: most likely a decimal comma without quotes. */
+static kv_status check_width(const kva_csv *csv, char **row, size_t n, const char *path, kv_error *err) {
+  for (size_t i = csv->columns; i < n; i++)
+    if (row[i][0])
+      return kv_fail(
+          err, KV_ERR_INPUT,
+          "%s: row %zu has %zu cells, its header %zu: is there a comma within a number or a name that is not "
+          "quoted? Profile with LC_ALL=C",
+          path, csv->rows + 1, n, csv->columns);
+  return KV_OK;
+}
+
 static kv_status add_row(kva_csv *csv, char **row, size_t n, size_t *room, const char *path, kv_error *err) {
+  kv_status st = check_width(csv, row, n, path, err);
+  if (st) return st;
   if (csv->rows == *room) {
     size_t more = *room ? 2 * *room : 256;
     char **grown = more > MOST_ROWS ? NULL : realloc(csv->cell, more * csv->columns * sizeof *grown);
@@ -78,7 +92,9 @@ static kv_status add_row(kva_csv *csv, char **row, size_t n, size_t *room, const
 }
 
 static kv_status cut_rows(kva_csv *csv, const char *path, const char *const *header, kv_error *err) {
-  char **row = malloc(MOST_COLUMNS * sizeof *row), *at = csv->text;
+  static const char mark[] = "\xef\xbb\xbf"; /* UTF-8's byte order mark */
+  char **row = malloc(MOST_COLUMNS * sizeof *row);
+  char *at = csv->text + (strncmp(csv->text, mark, 3) ? 0 : 3);
   size_t room = 0;
   kv_status st = row ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", path);
   while (!st && *at) {
@@ -125,15 +141,59 @@ const char *kva_csv_cell(const kva_csv *csv, size_t row, int column) {
   return column < 0 ? "" : csv->cell[row * csv->columns + (size_t)column];
 }
 
+/* Copies "1,234.5" as "1234.5"; false where a comma does not part groups of three digits of a whole number.
+ */
+static bool without_groups(const char *text, char *plain, size_t size) {
+  const size_t start = strspn(text, "+- \t");
+  const char *at = text + start;
+  const size_t first = strspn(at, "0123456789");
+  size_t n = start + first;
+  if (n + 1 >= size) return false;
+  memcpy(plain, text, n);
+  at += first;
+  if (*at == ',' && (first < 1 || first > 3)) return false;
+  while (*at == ',') {
+    if (strspn(at + 1, "0123456789") != 3 || n + 4 >= size) return false;
+    memcpy(plain + n, at + 1, 3);
+    n += 3;
+    at += 4;
+  }
+  if (strchr(at, ',') || n + strlen(at) >= size) return false;
+  memcpy(plain + n, at, strlen(at) + 1);
+  return true;
+}
+
 double kva_csv_number(const char *text) {
   char plain[64];
-  size_t n = 0;
   while (isspace((unsigned char)*text)) text++;
-  for (; *text && n + 1 < sizeof plain; text++)
-    if (*text != ',') plain[n++] = *text;
-  plain[n] = '\0';
+  if (!without_groups(text, plain, sizeof plain)) return NAN;
   char *end;
   double v = strtod(plain, &end);
   while (isspace((unsigned char)*end) || *end == '%') end++;
   return end == plain || *end ? NAN : v;
+}
+
+/* "152,1" or "20.454,00": digits, maybe in groups parted by dots, one comma, digits; and nothing that reads
+ * as groups of three. */
+static bool has_decimal_comma(const char *text) {
+  text += strspn(text, "+- \t");
+  const size_t whole = strspn(text, "0123456789."),
+               part = text[whole] == ',' ? strspn(text + whole + 1, "0123456789") : 0;
+  const char *behind = text + whole + 1 + part;
+  if (!whole || !part || behind[strspn(behind, " \t%")]) return false;
+  return part != 3 || whole > 3 || memchr(text, '.', whole) || (whole == 1 && text[0] == '0');
+}
+
+kv_status kva_csv_decimal_points(const kva_csv *csv, const char *path, kv_error *err) {
+  for (size_t row = 1; row < csv->rows; row++)
+    for (size_t c = 0; c < csv->columns; c++) {
+      const char *cell = kva_csv_cell(csv, row, (int)c);
+      if (has_decimal_comma(cell))
+        return kv_fail(err, KV_ERR_INPUT,
+                       "%s: row %zu, column '%.80s': '%.30s' has a decimal comma, and so \"1,234\" could be "
+                       "two numbers; "
+                       "profile with LC_ALL=C",
+                       path, row + 1, kva_csv_cell(csv, 0, (int)c), cell);
+    }
+  return KV_OK;
 }

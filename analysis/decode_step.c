@@ -118,8 +118,9 @@ kv_status kva_step_profile(const char *path, double steps, const char *attention
   *left_out = 0;
   kv_status st = kva_csv_read(path, names, &csv, err);
   if (st) return st;
+  st = kva_csv_decimal_points(&csv, path, err);
   int name = kva_csv_column(&csv, names), time = kva_csv_column(&csv, times);
-  if (time < 0)
+  if (!st && time < 0)
     st = kv_fail(
         err, KV_ERR_INPUT,
         "%s: no column of total device time (nsys: 'Total Time (ns)'; torch: 'self_device_time_total')",

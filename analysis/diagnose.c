@@ -147,8 +147,15 @@ static double factor_of(const char *unit, char kind) {
   return unit[0] ? NAN : kind == 's' ? 1e-9 : 1;
 }
 
+/* "(8, 2, 1)", as ncu writes a grid and a block: how many there are; a plain number as it is. */
+static double number_of(const char *value) {
+  unsigned x = 0, y = 1, z = 1;
+  if (value[0] != '(') return kva_csv_number(value);
+  return sscanf(value, "(%u, %u, %u)", &x, &y, &z) >= 1 && x && y && z ? (double)x * y * z : NAN;
+}
+
 static void put(kva_profiled *k, size_t m, const char *name, const char *value, const char *unit) {
-  double v = kva_csv_number(value), f = factor_of(unit, metrics[m].kind);
+  double v = number_of(value), f = factor_of(unit, metrics[m].kind);
   if (metrics[m].kind == 'p' && strstr(name, "per_cycle")) f = 1;
   /* operations, one metric a type of operands: of a type that the kernel has not, nothing is learnt */
   if (strstr(name, "sm__ops_path_tensor") == name) f = v > 0 ? 1.0 / FLOP_AN_INSTRUCTION : NAN;
@@ -229,7 +236,7 @@ static kv_status read_long(reading *r, int metric, kv_error *err) {
   const kva_csv *csv = r->csv;
   int number = kva_csv_column(csv, id), name = kva_csv_column(csv, kernel_names),
       v = kva_csv_column(csv, value), u = kva_csv_column(csv, unit);
-  static const char *const grid[] = {"Grid Size", NULL};
+  static const char *const sizes[][2] = {{"Grid Size", NULL}, {"Block Size", NULL}};
   const char *last = NULL;
   kva_profiled *k = NULL;
   if (v < 0) return kv_fail(err, KV_ERR_INPUT, "the csv has 'Metric Name' but no 'Metric Value'");
@@ -238,9 +245,8 @@ static kv_status read_long(reading *r, int metric, kv_error *err) {
     if (!last || strcmp(now, last) != 0) {
       k = add_kernel(r, kva_csv_cell(csv, row, name), "", err);
       if (!k) return KV_ERR_MEMORY;
-      int x = 0, y = 1, z = 1;
-      if (sscanf(kva_csv_cell(csv, row, kva_csv_column(csv, grid)), "(%d, %d, %d)", &x, &y, &z) >= 1 && x > 0)
-        k->m[KVA_M_GRID] = (double)x * y * z;
+      for (int i = 0; i < 2; i++)
+        offer(r, k, sizes[i][0], kva_csv_cell(csv, row, kva_csv_column(csv, sizes[i])), "");
     }
     last = now;
     offer(r, k, kva_csv_cell(csv, row, metric), kva_csv_cell(csv, row, v), kva_csv_cell(csv, row, u));
@@ -257,6 +263,11 @@ kv_status kva_profile_read(const char *path, kva_profile *p, kv_error *err) {
   if (st) return st;
   reading r = {.csv = &csv, .to = p};
   int column = kva_csv_column(&csv, metric);
+  st = kva_csv_decimal_points(&csv, path, err);
+  if (st) {
+    kva_csv_free(&csv);
+    return st;
+  }
   st = column >= 0 ? read_long(&r, column, &inner) : read_wide(&r, &inner);
   bool timed = false;
   for (size_t i = 0; i < p->n; i++) timed |= p->kernel[i].m[KVA_M_DURATION] > 0;
@@ -299,6 +310,33 @@ static double or_zero(double v) {
   return isnan(v) ? 0 : v;
 }
 
+static unsigned bit(kvm_cause c) {
+  return 1u << c;
+}
+
+/* Of which causes the csv tells nothing, or only a lower bound. Counters that are missing make T2 and T4
+ * lower bounds, and a T1 that is none where the instructions are not known. Ladder of counted work. */
+static void find_unknown(const kva_profiled *k, bool problem, bool foreign, const kvm_useful *u,
+                         const kvm_work *w, const kvm_roofs *roofs, kva_evidence *e) {
+  const kvm_ladder l = kvm_ladder_of(u, w, roofs, true);
+  const double *m = k->m, visible = 1.1, slowest = u->flops / roofs->chip[KVM_MMA].rate;
+  const bool tensor = !isnan(m[KVA_M_TENSOR]) && !foreign, pipes = !isnan(m[KVA_M_WAVEFRONTS]) && tensor,
+             shared = !isnan(m[KVA_M_L2_BYTES]) && !isnan(m[KVA_M_DRAM_READ]), all = shared && pipes;
+  /* Work of the SMs' pipes that is not known makes T4 / T2 no smaller, up to SMs / busy SMs; traffic may. */
+  const bool whole = l.t[4] * w->busy_sms >= 0.99 * l.t[2] * roofs->sms, crowded = l.t[4] > visible * l.t[2],
+             even = w->busy_sms >= roofs->sms;
+  e->unknown |= bit(KVM_C_OVERHEAD); /* the duration is the kernel's alone */
+  if (!problem || !tensor) e->unknown |= bit(KVM_C_PATH);
+  if (!problem || foreign) e->unknown |= bit(KVM_C_WORK);
+  else if (!all) e->at_least |= bit(KVM_C_WORK);
+  if (!all && !(l.t[2] > visible * fmax(l.t[1], slowest))) e->unknown |= bit(KVM_C_WORK);
+  const bool placed = !isnan(m[KVA_M_GRID]) || !isnan(m[KVA_M_WAVEFRONTS_MAX]) || !isnan(m[KVA_M_TENSOR_MAX]);
+  if (!placed || (!shared && !even) || (!pipes && !whole && !crowded)) e->unknown |= bit(KVM_C_PLACEMENT);
+  else if (!pipes && !whole) e->at_least |= bit(KVM_C_PLACEMENT);
+  /* what lies between T4 and T5 is then partly placement, or work */
+  if ((e->unknown & bit(KVM_C_PLACEMENT)) || (!all && !crowded)) e->unknown |= bit(KVM_C_SERIAL);
+}
+
 /* The work that was counted; a count that is missing takes no part. */
 static kvm_work counted_work(const kva_profiled *k, const kvm_roofs *roofs) {
   double grid = k->m[KVA_M_GRID], sms = roofs->sms, busy = isnan(grid) ? sms : fmin(grid, sms);
@@ -321,7 +359,8 @@ static double stall_share(const kva_profiled *k) {
 }
 
 static void advise_idle_memory(kva_profiled *k, const kvm_work *w, const kvm_roofs *roofs) {
-  if (w->busy_sms < 0.9 * roofs->sms)
+  const kva_cause *x = &k->a.cause[KVM_C_PLACEMENT];
+  if (!(x->known && x->nats < 0.1) && w->busy_sms < 0.9 * roofs->sms)
     say(k->verdict, sizeof k->verdict,
         " %.0f of %.0f SMs get a block: an idle memory says nothing about latency here; split the work "
         "first.",
@@ -358,12 +397,29 @@ static void find_impossible(kva_profiled *k, const kvm_verify *problem, const kv
           roofs->chip[r].rate);
 }
 
+/* Fewer operations than the problem has: whatever these instructions are, they are not mma.sync of this
+ * problem. They take no part then. */
+static bool take_out_foreign(const kva_profiled *k, const kvm_useful *u, kvm_work *w) {
+  if (isnan(k->m[KVA_M_TENSOR]) || !(w->chip[KVM_MMA] < 0.99 * u->flops)) return false;
+  w->chip[KVM_MMA] = w->sm[KVM_MMA] = 0;
+  return true;
+}
+
+static void tell_foreign(kva_profiled *k, const kvm_useful *u) {
+  say(k->verdict, sizeof k->verdict,
+      " The matrix instructions counted would be %.3g GFLOP as mma.sync (%d each) of %.3g useful: they are "
+      "others "
+      "(wgmma, another type), or the problem is; so path and work are not known.",
+      FLOP_AN_INSTRUCTION * k->m[KVA_M_TENSOR] * 1e-9, (int)FLOP_AN_INSTRUCTION, u->flops * 1e-9);
+}
+
 void kva_diagnose(kva_profiled *k, const kvm_verify *problem, const kvm_roofs *roofs,
                   const kvm_timing *ranges) {
   kvm_work w = counted_work(k, roofs);
   kvm_useful u = {.bytes = w.chip[KVM_DRAM], .flops = w.chip[KVM_MMA]};
   double duration = k->m[KVA_M_DURATION], resident = NAN;
   if (problem) u = kvm_verify_useful(problem);
+  const bool foreign = problem && take_out_foreign(k, &u, &w);
   kvm_ladder l = kvm_ladder_of(&u, &w, roofs, true);
   k->long_share = stall_share(k);
   k->memory_low = 0;
@@ -373,15 +429,16 @@ void kva_diagnose(kva_profiled *k, const kvm_verify *problem, const kvm_roofs *r
     resident = duration - exposed;
     k->memory_high = exposed / duration;
   }
-  const kva_evidence e = {.useful = &u,
-                          .work = &w,
-                          .roofs = roofs,
-                          .ranges = ranges,
-                          .scatter = NAN,
-                          .resident = {&resident, isnan(resident) ? 0u : 1u, log(duration / resident) / 2},
-                          .kernel = {&duration, 1, 0},
-                          .whole = {&duration, 1, 0},
-                          .seed = 1};
+  kva_evidence e = {.useful = &u,
+                    .work = &w,
+                    .roofs = roofs,
+                    .ranges = ranges,
+                    .scatter = NAN,
+                    .resident = {&resident, isnan(resident) ? 0u : 1u, log(duration / resident) / 2},
+                    .kernel = {&duration, 1, 0},
+                    .whole = {&duration, 1, 0},
+                    .seed = 1};
+  find_unknown(k, problem, foreign, &u, &w, roofs, &e);
   kva_attribute(k->kernel[0] ? k->kernel : "the kernel", &e, &k->a); /* counters do not tell the layout */
   list_missing(k);
   find_impossible(k, problem, &w, roofs, l.t[0]);
@@ -390,6 +447,7 @@ void kva_diagnose(kva_profiled *k, const kvm_verify *problem, const kvm_roofs *r
   if (!problem)
     say(k->verdict, sizeof k->verdict,
         " The problem was not given, so executed work counts as useful: work and path cannot show.");
+  if (foreign) tell_foreign(k, &u);
   if (!isnan(k->memory_high))
     say(k->verdict, sizeof k->verdict,
         " Exposed memory is an estimate from %.0f %% long-scoreboard stalls: between 0 and %.0f %% of the "

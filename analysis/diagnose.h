@@ -6,9 +6,14 @@
  *
  *   T0, T1   from the problem, when it is given (heads, queries, prefix); else not known
  *   T2       executed work over the chip's ceilings: dram bytes, L2 -> SM bytes, L1/shared wavefronts x 128
- * B, tensor flops T4       the busiest SM: the work's maximum over SMs where the csv has `.max`, else an
- * equal share of the busy SMs T5       estimated: T7 less the exposed memory T6, T7   the kernel's duration;
- * exposed memory = (duration - T4) x long-scoreboard share of all stalls, an upper estimate
+ * B, tensor flops (4096 an instruction, as of mma.sync m16n8k16; fewer than the problem needs, and they are
+ * others) T4       the busiest SM: the work's maximum over SMs where the csv has `.max`, else an equal share
+ * of the busy SMs T5       estimated: T7 less the exposed memory T6, T7   the kernel's duration; exposed
+ * memory = (duration - T4) x long-scoreboard share of all stalls, an upper estimate
+ *
+ * A cause that needs counters which the csv lacks is not known, or at least what the others show: path the
+ * matrix instructions; work every counter of work; placement the grid and the counters of what SMs do; serial
+ * all of those and the stalls. Scatter and overhead no counter of one kernel tells.
  */
 #ifndef KVA_DIAGNOSE_H
 #define KVA_DIAGNOSE_H

@@ -76,6 +76,7 @@ static void keep_above_bounds(kva_point *p) {
   p->raised = m->whole < 0.98 * t[4];
   t[6] = m->cold = fmax(m->cold, t[4]);
   t[7] = m->whole = fmax(m->whole, t[4]);
+  m->low = fmax(m->low, t[4]);
   m->high = fmax(m->high, m->whole);
 }
 

@@ -70,8 +70,8 @@ static void print_kernel(const kva_profiled *k) {
   for (int c = 0; c < KVM_CAUSES; c++) {
     const kva_cause *x = &k->a.cause[c];
     if (x->known)
-      printf("  %-16s %6.2f nats (%.2f .. %.2f), gain%s %.2fx\n", kvm_cause_name((kvm_cause)c), x->nats,
-             x->low, x->high, x->at_most ? " up to" : "", x->gain);
+      printf("  %-16s %6.2f nats (%.2f .. %.2f)%s, gain%s %.2fx\n", kvm_cause_name((kvm_cause)c), x->nats,
+             x->low, x->high, x->at_least ? " or more" : "", x->at_most ? " up to" : "", x->gain);
     else printf("  %-16s not known\n", kvm_cause_name((kvm_cause)c));
   }
   if (k->missing[0]) printf("  not in the csv: %s\n", k->missing);
@@ -89,10 +89,11 @@ static json_t *kernel_json(const kva_profiled *k) {
   for (int i = 0; i < 8; i++) (void)json_array_append_new(ladder, number(k->a.t[i]));
   for (int c = 0; c < KVM_CAUSES; c++) {
     const kva_cause *x = &k->a.cause[c];
-    (void)json_object_set_new(causes, kvm_cause_name((kvm_cause)c),
-                              x->known ? json_pack("{s:o, s:o, s:o}", "nats", number(x->nats), "gain",
-                                                   number(x->gain), "gain_high", number(x->gain_high))
-                                       : json_null());
+    (void)json_object_set_new(
+        causes, kvm_cause_name((kvm_cause)c),
+        x->known ? json_pack("{s:o, s:b, s:o, s:o}", "nats", number(x->nats), "at_least", x->at_least, "gain",
+                             number(x->gain), "gain_high", number(x->gain_high))
+                 : json_null());
   }
   return json_pack("{s:s, s:o, s:o, s:o, s:s, s:s}", "kernel", k->kernel, "metrics", metrics, "ladder_s",
                    ladder, "causes", causes, "missing", k->missing, "verdict", k->verdict);

@@ -93,7 +93,8 @@ static const struct argp_option option_table[] = {
     {"heads", O_HEADS, "N", 0, "heads on this GPU (8)", 0},
     {"queries", O_QUERIES, "N", 0, "tree nodes a request (9)", 0},
     {"batch", O_BATCH, "N", 0, "requests (1)", 0},
-    {"prefix", O_PREFIX, "N", 0, "context; may be given several times (4k doubling to 128k, and 185k)", 0},
+    {"prefix", O_PREFIX, "N", 0,
+     "context (k is 1000, Ki 1024); may be given several times (4Ki doubling to 128Ki, and 185Ki)", 0},
     {"kernel", O_KERNEL, "NAME|FILE", 0,
      "this attention kernel alone: a name of models/kernels, or a declaration of your own (.ini)", 0},
     {"base-ms", O_BASE, "MS", 0, "the rest of the step, whatever the context (8)", 0},
@@ -307,7 +308,7 @@ int roofline_step(int argc, char **argv) {
           "A whole decode step: layers times the modelled verify attention, and the rest of the "
           "step.\vExamples:\n"
           "  roofline step --gpu sm_120 --layers 61 --base-ms 8 --accepted 3.2\n"
-          "  roofline step --gpu h200 --profile kernels.csv --steps 100 --prefix 128k -o step.h5\n"};
+          "  roofline step --gpu h200 --profile kernels.csv --steps 100 --prefix 128Ki -o step.h5\n"};
   kv_error err = {KV_OK, ""};
   char *command = kv_cli_command_line(argc, argv);
   (void)argp_parse(&parser, argc, argv, 0, NULL, &o);

@@ -9,8 +9,8 @@ kv_status kvm_cache_create(uint64_t entries, kvm_cache *c, kv_error *err) {
   if (!sets) return KV_OK;
   /* a set's tags fill one host cache line */
   c->tag = aligned_alloc(64, sets * KVM_CACHE_WAYS * sizeof *c->tag);
-  c->mask = malloc(sets * KVM_CACHE_WAYS);
-  if (!c->tag || !c->mask) {
+  c->way = malloc(sets * sizeof *c->way);
+  if (!c->tag || !c->way) {
     kvm_cache_free(c);
     return kv_fail(err, KV_ERR_MEMORY, "memory model: out of memory");
   }
@@ -20,26 +20,13 @@ kv_status kvm_cache_create(uint64_t entries, kvm_cache *c, kv_error *err) {
 
 void kvm_cache_free(kvm_cache *c) {
   free(c->tag);
-  free(c->mask);
+  free(c->way);
   *c = (kvm_cache){0};
 }
 
 void kvm_cache_flush(kvm_cache *c) {
   if (c->sets) memset(c->tag, 0, (size_t)c->sets * KVM_CACHE_WAYS * sizeof *c->tag);
-}
-
-uint32_t kvm_cache_set(const kvm_cache *c, uint32_t key) {
-  uint32_t h = key * 0x9e3779b1u;
-  h ^= h >> 15;
-  h *= 0x85ebca77u;
-  h ^= h >> 13;
-  return (uint32_t)((uint64_t)h * c->sets >> 32);
-}
-
-void kvm_cache_expect(const kvm_cache *c, uint32_t set) {
-  if (!c->sets) return;
-  __builtin_prefetch(c->tag + (size_t)set * KVM_CACHE_WAYS, 1);
-  __builtin_prefetch(c->mask + (size_t)set * KVM_CACHE_WAYS, 1);
+  for (uint32_t s = 0; s < c->sets; s++) c->way[s] = (kvm_ways){0xfedcba9876543210u, 0};
 }
 
 /* All sectors of the groups that lack a wanted one. */
@@ -51,35 +38,41 @@ static inline unsigned to_fill(unsigned missing, unsigned group) {
   return group == 4 && missing ? KVM_ALL_SECTORS : missing;
 }
 
-/* The way that holds `id`, else KVM_CACHE_WAYS. Misses are the rule, so all ways are compared first, four at
- * a time. */
-static inline unsigned find(const uint32_t *tag, uint32_t id) {
-  uint32_t any = 0;
-  for (unsigned w = 0; w < KVM_CACHE_WAYS; w++) any |= tag[w] == id;
-  if (!any) return KVM_CACHE_WAYS;
-  unsigned way = 0;
-  while (tag[way] != id) way++;
-  return way;
+/* FOUND and the way that holds `id`, else 0. Misses are the rule, so all ways are compared at once. */
+enum { FOUND = KVM_CACHE_WAYS };
+static inline uint32_t find(const uint32_t *tag, uint32_t id) {
+  uint32_t found = 0;
+  for (uint32_t w = 0; w < KVM_CACHE_WAYS; w++) found |= tag[w] == id ? FOUND | w : 0;
+  return found;
+}
+
+/* Moves a way to the front of the order: the nibbles before its own go one place on. */
+static inline uint64_t to_front(uint64_t order, uint64_t way) {
+  const uint64_t ones = 0x1111111111111111u;
+  uint64_t differ = order ^ way * ones; /* 0 in its nibble, in no other */
+  unsigned at = (unsigned)__builtin_ctzll((differ - ones) & ~differ & 8 * ones) & ~3u; /* bit */
+  uint64_t before = order & ((UINT64_C(1) << at) - 1), after = order & (~UINT64_C(0) << at) << 4;
+  return after | before << 4 | way;
+}
+
+/* The line that was used longest ago gives way. */
+static inline unsigned replace(kvm_ways *w, uint32_t *tag, uint32_t id, unsigned fill) {
+  uint64_t way = w->order >> 60;
+  w->order = w->order << 4 | way;
+  w->valid = (w->valid & ~(UINT64_C(15) << 4 * way)) | (uint64_t)fill << 4 * way;
+  tag[way] = id;
+  return fill;
 }
 
 unsigned kvm_cache_touch(kvm_cache *c, uint32_t set, uint32_t key, unsigned want, unsigned group) {
   if (!c->sets) return to_fill(want, group);
-  size_t at = (size_t)set * KVM_CACHE_WAYS;
-  uint32_t *tag = c->tag + at, id = key + 1;
-  unsigned char *mask = c->mask + at;
-  unsigned way = find(tag, id);
-  bool found = way < KVM_CACHE_WAYS;
-  unsigned have = found ? mask[way] : 0, fill = want & ~have;
-  if (fill) fill = to_fill(fill, group) & ~have;
-  if (!found) { /* sizes known beforehand: no calls */
-    memmove(tag + 1, tag, (KVM_CACHE_WAYS - 1) * sizeof *tag);
-    memmove(mask + 1, mask, KVM_CACHE_WAYS - 1);
-  } else if (way) {
-    memmove(tag + 1, tag, way * sizeof *tag);
-    memmove(mask + 1, mask, way);
-  }
-  tag[0] = id;
-  mask[0] = (unsigned char)(have | fill);
+  uint32_t *tag = c->tag + (size_t)set * KVM_CACHE_WAYS, found = find(tag, key + 1);
+  kvm_ways *w = c->way + set;
+  if (!found) return replace(w, tag, key + 1, to_fill(want, group));
+  unsigned way = found % FOUND, have = (unsigned)(w->valid >> 4 * way) & KVM_ALL_SECTORS,
+           fill = to_fill(want & ~have, group) & ~have;
+  w->order = to_front(w->order, way);
+  w->valid |= (uint64_t)fill << 4 * way;
   return fill;
 }
 

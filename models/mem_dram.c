@@ -21,25 +21,39 @@ typedef struct channel {
 
 enum { GROUP = 4 };
 
+/* What replaces a division. */
+typedef struct divisor {
+  uint32_t inverse, first, then;
+} divisor;
+
 struct kvm_dram {
   kvm_mem_params p;
   double burst;                                               /* s of bus a burst */
   double interval;                                            /* s between refreshes of a channel */
   uint32_t lines_a_block, block_shift, blocks_a_row, stretch; /* stretch: blocks */
-  uint64_t inverse_stretch, inverse_channels, inverse_banks;
+  divisor by_stretch, by_channels, by_banks;
   channel *channel;
   bank *bank;   /* [channels][banks] */
   double *left; /* [channels][queue]: when the request that holds the place leaves */
   kvm_dram_counts n;
 };
 
-/* v / by, with inverse = floor(2^63 / by) + 1: exact, as the product errs by less than 2^32 / 2^63. */
-static inline uint32_t divide(uint32_t v, uint64_t inverse) {
-  return (uint32_t)((unsigned __int128)v * inverse >> 63);
+/* The upper half of the product. */
+static inline uint32_t upper(uint32_t a, uint32_t b) {
+  return (uint32_t)((uint64_t)a * b >> 32);
 }
 
-static uint64_t inverse_of(uint32_t by) {
-  return (UINT64_C(1) << 63) / by + 1;
+/* v / by, exact for all v (Granlund and Montgomery 1994, figure 4.1), in steps that vector units have. */
+static inline uint32_t divide(uint32_t v, divisor by) {
+  uint32_t t = upper(v, by.inverse);
+  return (t + ((v - t) >> by.first)) >> by.then;
+}
+
+static divisor divisor_of(uint32_t by) {
+  uint32_t bits = 0; /* of by, rounded up */
+  while (UINT64_C(1) << bits < by) bits++;
+  uint64_t inverse = (((UINT64_C(1) << bits) - by) << 32) / by + 1;
+  return (divisor){(uint32_t)inverse, bits ? 1 : 0, bits ? bits - 1 : 0};
 }
 
 kv_status kvm_dram_create(const kvm_mem_params *p, kvm_dram **dram, kv_error *err) {
@@ -61,9 +75,9 @@ kv_status kvm_dram_create(const kvm_mem_params *p, kvm_dram **dram, kv_error *er
   while (128u << d->block_shift < p->interleave_bytes) d->block_shift++;
   d->blocks_a_row = p->row_bytes / p->interleave_bytes;
   d->stretch = p->channels * d->blocks_a_row;
-  d->inverse_stretch = inverse_of(d->stretch);
-  d->inverse_channels = inverse_of(p->channels);
-  d->inverse_banks = inverse_of(p->banks);
+  d->by_stretch = divisor_of(d->stretch);
+  d->by_channels = divisor_of(p->channels);
+  d->by_banks = divisor_of(p->banks);
   kvm_dram_reset(d);
   *dram = d;
   return KV_OK;
@@ -87,7 +101,9 @@ void kvm_dram_reset(kvm_dram *d) {
 }
 
 kvm_dram_counts kvm_dram_counted(const kvm_dram *d) {
-  return d->n;
+  kvm_dram_counts n = d->n;
+  n.requests = n.row_hits + n.activations;
+  return n;
 }
 
 /* ---- addresses ---- */
@@ -100,27 +116,47 @@ static inline uint32_t mix(uint32_t v) {
   return v ^ v >> 16;
 }
 
-kvm_dram_place kvm_dram_place_of(const kvm_dram *d, uint32_t line) {
-  uint32_t block = line >> d->block_shift, stretch = divide(block, d->inverse_stretch),
-           within = block - stretch * d->stretch, round = divide(within, d->inverse_channels),
+static inline kvm_dram_place place_of(const kvm_dram *d, uint32_t line) {
+  uint32_t block = line >> d->block_shift, stretch = divide(block, d->by_stretch),
+           within = block - stretch * d->stretch, round = divide(within, d->by_channels),
            c = within - round * d->p.channels, h = mix(stretch * d->blocks_a_row + round);
-  c += (uint32_t)((uint64_t)h * d->p.channels >> 32);
+  c += upper(h, d->p.channels);
   if (c >= d->p.channels) c -= d->p.channels;
-  uint32_t row = divide(stretch, d->inverse_banks), b = stretch - row * d->p.banks;
-  b += (uint32_t)((uint64_t)mix(row ^ 0x9e3779b9u) * d->p.banks >> 32);
+  uint32_t row = divide(stretch, d->by_banks), b = stretch - row * d->p.banks;
+  b += upper(mix(row ^ 0x9e3779b9u), d->p.banks);
   if (b >= d->p.banks) b -= d->p.banks;
   return (kvm_dram_place){c, b, row};
 }
 
-void kvm_dram_expect(const kvm_dram *d, kvm_dram_place w) {
-  __builtin_prefetch(&d->bank[(size_t)w.channel * d->p.banks + w.bank], 1);
-  __builtin_prefetch(&d->left[(size_t)w.channel * d->p.queue + d->channel[w.channel].head], 1);
+kvm_dram_place kvm_dram_place_of(const kvm_dram *d, uint32_t line) {
+  return place_of(d, line);
+}
+
+/* Where first, in a loop that the compiler turns into vectors, then what lies there. */
+void kvm_dram_expect(const kvm_dram *d, const uint32_t line[KVM_DRAM_LINES],
+                     kvm_dram_place place[KVM_DRAM_LINES]) {
+  uint32_t c[KVM_DRAM_LINES], b[KVM_DRAM_LINES], row[KVM_DRAM_LINES];
+  for (unsigned i = 0; i < KVM_DRAM_LINES; i++) {
+    kvm_dram_place w = place_of(d, line[i]);
+    c[i] = w.channel;
+    b[i] = w.bank;
+    row[i] = w.row;
+  }
+  for (unsigned i = 0; i < KVM_DRAM_LINES; i++) {
+    place[i] = (kvm_dram_place){c[i], b[i], row[i]};
+    __builtin_prefetch(&d->bank[(size_t)c[i] * d->p.banks + b[i]], 1);
+    __builtin_prefetch(&d->left[(size_t)c[i] * d->p.queue + d->channel[c[i]].head], 1);
+  }
 }
 
 /* ---- time ---- */
 
 static inline double later(double a, double b) {
   return a > b ? a : b;
+}
+
+static inline double sooner(double a, double b) {
+  return a < b ? a : b;
 }
 
 double kvm_dram_worked(const kvm_dram *d) {
@@ -162,21 +198,29 @@ static inline double activate(kvm_dram *d, channel *c, bank *b, uint32_t row, do
   return ready + d->p.rcd;
 }
 
-/* A place that is free early. The earliest of a group of four, group after group, does nearly as well as
- * the earliest of all. */
-static inline double *place_in_queue(kvm_dram *d, channel *c, uint32_t number) {
+/* Four places of the queue; the first of them is free early. The earliest of a group, group after group, does
+ * nearly as well as the earliest of all. */
+static inline double *places_in_queue(kvm_dram *d, channel *c, uint32_t number) {
   double *group = &d->left[(size_t)number * d->p.queue + c->head];
   c->head += GROUP;
   if (c->head == d->p.queue) c->head = 0;
-  unsigned a = group[1] < group[0],
-           b = 2u + (group[3] < group[2]); /* no branches: they would be guessed wrong */
-  return &group[a + (b - a) * (group[b] < group[a])];
+  return group;
+}
+
+/* The first of the group leaves at `data` instead. Kept in order here, where nothing waits for it; no
+ * branches: they would be guessed wrong. */
+static inline void hold(double *group, double data) {
+  double a = group[1], b = group[2], c = group[3], t = later(a, data), u = later(b, t);
+  group[0] = sooner(a, data);
+  group[1] = sooner(b, t);
+  group[2] = sooner(c, u);
+  group[3] = later(c, u);
 }
 
 double kvm_dram_read(kvm_dram *d, kvm_dram_place w, uint32_t bursts, double at) {
   channel *c = &d->channel[w.channel];
   bank *banks = &d->bank[(size_t)w.channel * d->p.banks], *b = &banks[w.bank];
-  double *held = place_in_queue(d, c, w.channel);
+  double *held = places_in_queue(d, c, w.channel);
   at = later(at, *held);
   if (c->refresh <= at)
     refresh(d, c, banks, at); /* before idle time is taken off: most of it was spent idle */
@@ -192,11 +236,11 @@ double kvm_dram_read(kvm_dram *d, kvm_dram_place w, uint32_t bursts, double at) 
     column = activate(d, c, b, w.row + 1, at);
     c->bus += d->p.act_bus;
   }
-  b->columns = column + bursts * d->p.ccd;
-  double data = later(column + (bursts - 1) * d->p.ccd, at + c->bus + (bursts - 1) * d->burst);
-  c->bus += bursts * d->burst;
-  *held = data;
-  d->n.requests++;
+  double n = bursts, more = n - 1;
+  b->columns = column + n * d->p.ccd;
+  double data = later(column + more * d->p.ccd, at + c->bus + more * d->burst);
+  c->bus += n * d->burst;
+  hold(held, data);
   d->n.bursts += bursts;
   return data + d->p.cl + d->burst;
 }

@@ -37,8 +37,10 @@ typedef struct kvm_dram_place {
   uint32_t channel, bank, row;
 } kvm_dram_place;
 kvm_dram_place kvm_dram_place_of(const kvm_dram *dram, uint32_t line);
-/* Fetches the state of a place ahead; a hint. */
-void kvm_dram_expect(const kvm_dram *dram, kvm_dram_place place);
+/* The same of several lines (many at once cost less), and fetches the state of their places ahead. */
+enum { KVM_DRAM_LINES = 8 };
+void kvm_dram_expect(const kvm_dram *dram, const uint32_t line[KVM_DRAM_LINES],
+                     kvm_dram_place place[KVM_DRAM_LINES]);
 
 /* A read of `bursts` columns at a place that reaches the channel at `at` (s). Returns when its last byte has
  * left the channel. Times need not rise from call to call. */

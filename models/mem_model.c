@@ -12,14 +12,18 @@ enum {
   SAME_PAGE = 2 /* as the visit before it in the list, which another warp may have */
 };
 
-/* A line visit that has been named but not yet carried out: its state is on the way from the host's memory.
- */
-typedef struct visit {
-  uint32_t line, set;
-  unsigned want, marks;
-  kvm_dram_place place;
-} visit;
-enum { AHEAD = 16, MOST_WARPS = 1 << 24, LOOK = 256, LOAD = 512, MOST_TEAM = 32, HALVES_BLOCK = 32 };
+/* Line visits that have been named but not yet carried out, a ring: their state is on the way from the host's
+ * memory. How many there are shows in the rates: a visit counts when it is carried out. */
+enum { AHEAD = 16 };
+typedef struct visits {
+  uint32_t line[AHEAD], want[AHEAD], marks[AHEAD];
+  uint32_t set[AHEAD]; /* of the L2 */
+  kvm_dram_place place[AHEAD];
+  uint64_t named, carried; /* put in, taken out */
+} visits;
+_Static_assert(AHEAD % KVM_DRAM_LINES == 0, "sets and places are worked out for several lines at once");
+
+enum { MOST_WARPS = 1 << 24, LOOK = 256, LOAD = 512, MOST_TEAM = 32, HALVES_BLOCK = 32 };
 /* A load beyond it waits no longer: the servers' own backlog does the rest. An H200's chase beside other
  * traffic waits 105 ns at a load of 0.89, and so it does here with the queueing of its description. */
 #define FULL 0.82
@@ -48,6 +52,12 @@ typedef struct tile {
   uint32_t page;                                          /* of the latest visit in the list */
 } tile;
 
+/* What a mask of sectors costs, worked out once a list. */
+typedef struct price {
+  uint32_t sectors, bytes, bursts;
+  double l2, link; /* s of the L2 and of an SM's link */
+} price;
+
 /* A fluid server: work waiting, in seconds, at the latest time seen. */
 typedef struct server {
   double last, waiting;
@@ -66,7 +76,7 @@ struct kvm_mem {
   uint32_t warp, sm, sms, batch; /* warp whose batch is being asked for */
   uint32_t left;                 /* B of it still to be asked for; 0: the next warp is to begin */
   double start, end, turn;       /* of the batch; from its end to the warp's next */
-  double sm_time, l2_time;       /* s of an SM and of the L2 a byte */
+  price price[KVM_ALL_SECTORS + 1];
   tile tile;
   server *link; /* [sms] */
   server l2_server, walkers;
@@ -81,8 +91,7 @@ struct kvm_mem {
   uint64_t footprint;
   uint32_t resident;   /* share of the footprint's pages that the TLB holds, of 2^32 */
   unsigned page_shift; /* line >> page_shift = page */
-  visit ahead[AHEAD];  /* a ring */
-  unsigned waiting, oldest;
+  visits ahead;
   double latest, issued; /* last byte; last request */
   double latency_sum;
   kvm_mem_result *r;
@@ -193,10 +202,6 @@ static inline double serve(server *s, double at, double work) {
   return at + wait;
 }
 
-static inline unsigned count(unsigned mask) {
-  return (0x4332322132212110ull >> 4 * mask) & 7; /* set bits of a number below 16, one a nibble */
-}
-
 static double walk(kvm_mem *m, uint32_t page, double at) {
   m->page = page;
   m->r->pages++;
@@ -245,51 +250,72 @@ static inline unsigned other_half(const kvm_mem *m, uint32_t line) {
 
 /* What of a line has to come out of memory. A line is kept in the half of the L2 before its memory and, read
  * from the other side, in that half too. */
-static unsigned to_bring(kvm_mem *m, const visit *v) {
-  unsigned side = m->sm & 1, other = other_half(m, v->line), home = side ^ other;
-  uint32_t set = kvm_cache_set(&m->half[0], v->line);
-  if (other && !kvm_cache_touch(&m->half[side], set, v->line, v->want, 1)) return 0;
-  return kvm_cache_touch(&m->half[home], set, v->line, v->want, m->group);
+static unsigned to_bring(kvm_mem *m, uint32_t line, unsigned want) {
+  unsigned side = m->sm & 1, other = other_half(m, line), home = side ^ other;
+  uint32_t set = kvm_cache_set(&m->half[0], line);
+  if (other && !kvm_cache_touch(&m->half[side], set, line, want, 1)) return 0;
+  return kvm_cache_touch(&m->half[home], set, line, want, m->group);
 }
 
-/* The warp under way, or the one that is ready first, asks for a line visit. */
-static void carry_out(kvm_mem *m, const visit *v) {
-  if (!m->left) begin_batch(m);
-  uint32_t page = v->line >> m->page_shift;
-  double at = page == m->page || v->marks & SAME_PAGE ? m->start : walk(m, page, m->start), end;
-  unsigned wanted = count(v->want),
-           fill = m->halves ? to_bring(m, v) : kvm_cache_touch(&m->l2, v->set, v->line, v->want, m->group);
-  uint32_t bytes = wanted * KVM_SECTOR, least = m->p.l2_least;
-  at = serve(&m->l2_server, at, (bytes < least ? least : bytes) * m->l2_time);
-  if (fill) {
-    uint32_t bursts = (count(fill) * KVM_SECTOR + m->p.burst_bytes - 1) / m->p.burst_bytes;
-    end = kvm_dram_read(m->dram, v->place, bursts, at) + m->front[other_half(m, v->line)] + queue_up(m);
-  } else {
-    end = at + m->p.l2_latency;
-  }
-  end = serve(&m->link[m->sm], end, bytes * m->sm_time);
+/* Counts a visit that ended; the warp goes on, or waits for its batch. */
+static inline void arrive(kvm_mem *m, const price *asked, unsigned marks, double end) {
   m->r->requests++;
-  m->r->sectors += wanted;
-  m->r->sector_hits += wanted - count(fill & v->want);
+  m->r->sectors += asked->sectors;
   m->latency_sum += end - m->start;
   m->end = later(m->end, end);
   m->latest = later(m->latest, end);
-  if (v->marks & ENDS || m->left <= bytes) end_batch(m);
-  else m->left -= bytes;
+  if (marks & ENDS || m->left <= asked->bytes) end_batch(m);
+  else m->left -= asked->bytes;
 }
 
-static void carry_out_oldest(kvm_mem *m) {
-  carry_out(m, &m->ahead[m->oldest]);
-  m->oldest = (m->oldest + 1) % AHEAD;
-  m->waiting--;
+/* The warp under way, or the one that is ready first, asks for the i-th visit of the ring. */
+static void carry_out(kvm_mem *m, unsigned i) {
+  if (!m->left) begin_batch(m);
+  uint32_t line = m->ahead.line[i], want = m->ahead.want[i], marks = m->ahead.marks[i],
+           page = line >> m->page_shift;
+  const price *asked = &m->price[want];
+  double at = page == m->page || marks & SAME_PAGE ? m->start : walk(m, page, m->start), end;
+  unsigned fill =
+      m->halves ? to_bring(m, line, want) : kvm_cache_touch(&m->l2, m->ahead.set[i], line, want, m->group);
+  at = serve(&m->l2_server, at, asked->l2);
+  if (fill) {
+    end =
+        kvm_dram_read(m->dram, m->ahead.place[i], m->price[fill].bursts, at) + m->front[other_half(m, line)];
+    end += queue_up(m); /* after the read: it may look at what the DRAM has done */
+  } else {
+    end = at + m->p.l2_latency;
+  }
+  m->r->sector_hits += asked->sectors - m->price[fill & want].sectors;
+  arrive(m, asked, marks, serve(&m->link[m->sm], end, asked->link));
+}
+
+/* Where the visits from the i-th on lie, several at once; what stands there of older ones comes out as
+ * before.
+ */
+static void locate(kvm_mem *m, unsigned i) {
+  visits *v = &m->ahead;
+  for (unsigned k = i; k < i + KVM_DRAM_LINES; k++) v->set[k] = kvm_cache_set(&m->l2, v->line[k]);
+  for (unsigned k = i; k < i + KVM_DRAM_LINES; k++) kvm_cache_expect(&m->l2, v->set[k]);
+  kvm_dram_expect(m->dram, v->line + i, v->place + i);
 }
 
 static void enqueue(kvm_mem *m, uint32_t line, unsigned want, unsigned marks) {
-  if (m->waiting == AHEAD) carry_out_oldest(m);
-  visit *v = &m->ahead[(m->oldest + m->waiting++) % AHEAD];
-  *v = (visit){line, kvm_cache_set(&m->l2, line), want, marks, kvm_dram_place_of(m->dram, line)};
-  kvm_cache_expect(&m->l2, v->set);
-  kvm_dram_expect(m->dram, v->place);
+  visits *v = &m->ahead;
+  unsigned i = v->named % AHEAD;
+  if (v->named - v->carried == AHEAD) {
+    carry_out(m, i);
+    v->carried++;
+  }
+  v->line[i] = line;
+  v->want[i] = want;
+  v->marks[i] = marks;
+  if (++v->named % KVM_DRAM_LINES == 0) locate(m, i + 1 - KVM_DRAM_LINES);
+}
+
+static void carry_out_all(kvm_mem *m) {
+  visits *v = &m->ahead;
+  if (v->named % KVM_DRAM_LINES) locate(m, v->named % AHEAD / KVM_DRAM_LINES * KVM_DRAM_LINES);
+  for (; v->carried < v->named; v->carried++) carry_out(m, v->carried % AHEAD);
 }
 
 /* ---- a block's tile ---- */
@@ -329,7 +355,7 @@ static void add_to_tile(kvm_mem *m, uint32_t line, unsigned want, uint32_t bytes
 }
 
 static inline void request(kvm_mem *m, uint32_t line, unsigned want, bool rows) {
-  if (m->tile.members > 1) add_to_tile(m, line, want, rows ? count(want) * KVM_SECTOR : 0);
+  if (m->tile.members > 1) add_to_tile(m, line, want, rows ? m->price[want].bytes : 0);
   else enqueue(m, line, want, 0);
 }
 
@@ -369,14 +395,13 @@ static inline void flush_piece(kvm_mem *m, piece *p) {
 
 /* Bytes [from, to) of memory. */
 static inline void read_bytes(kvm_mem *m, piece *p, uint64_t from, uint64_t to) {
-  for (uint64_t s = from / KVM_SECTOR, end = (to - 1) / KVM_SECTOR; s <= end;) {
-    uint32_t line = (uint32_t)(s / 4);
-    unsigned low = (unsigned)(s % 4), high = end / 4 == line ? (unsigned)(end % 4) : 3u;
-    unsigned mask = (2u << high) - (1u << low);
+  uint32_t first = (uint32_t)(from / KVM_LINE), last = (uint32_t)((to - 1) / KVM_LINE);
+  unsigned head = KVM_ALL_SECTORS << from / KVM_SECTOR % 4 & KVM_ALL_SECTORS,
+           tail = KVM_ALL_SECTORS >> (3 - (to - 1) / KVM_SECTOR % 4);
+  for (uint32_t line = first; line <= last; line++) {
     if (line != p->line) flush_piece(m, p);
     p->line = line;
-    p->sectors |= mask;
-    s += high - low + 1;
+    p->sectors |= (line == first ? head : KVM_ALL_SECTORS) & (line == last ? tail : KVM_ALL_SECTORS);
   }
 }
 
@@ -401,8 +426,8 @@ static inline void read_indices(kvm_mem *m, walker *w, uint64_t count) {
 }
 
 static void under_way(kvm_mem *m, walker *w, uint64_t total_rows) {
-  bool far = m->r->sectors * KVM_SECTOR * 2 >= 3 * m->warps * m->batch && m->r->rows * 2 >= total_rows;
-  if (w->mark >= 0 || !far) return;
+  if (w->mark >= 0 || m->r->rows * 2 < total_rows || m->r->sectors * KVM_SECTOR * 2 < 3 * m->warps * m->batch)
+    return;
   w->mark = m->issued;
   w->marked_rows = m->r->rows;
 }
@@ -466,12 +491,24 @@ static kv_status set_halves(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err)
   return st;
 }
 
+static void set_prices(kvm_mem *m, double effort) {
+  double l2_time = 1 / m->p.l2_rate, sm_time = effort / m->p.sm_rate; /* s a byte */
+  for (uint32_t mask = 0; mask <= KVM_ALL_SECTORS; mask++) {
+    uint32_t sectors = (mask & 1) + (mask >> 1 & 1) + (mask >> 2 & 1) + (mask >> 3),
+             bytes = sectors * KVM_SECTOR, least = m->p.l2_least;
+    m->price[mask] = (price){.sectors = sectors,
+                             .bytes = bytes,
+                             .bursts = (bytes + m->p.burst_bytes - 1) / m->p.burst_bytes,
+                             .l2 = (bytes < least ? least : bytes) * l2_time,
+                             .link = bytes * sm_time};
+  }
+}
+
 static kv_status start(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err) {
   uint64_t in_flight = rows->in_flight ? rows->in_flight : kvm_mem_saturating(&m->p);
   m->batch = rows->batch ? rows->batch : 2048;
   m->turn = m->p.turn + (m->p.issue + rows->address) * m->batch / LOAD;
-  m->sm_time = (rows->effort > 0 ? rows->effort : 1) / m->p.sm_rate;
-  m->l2_time = 1 / m->p.l2_rate;
+  set_prices(m, rows->effort > 0 ? rows->effort : 1);
   m->sms = rows->sms && rows->sms < m->p.sms ? rows->sms : m->p.sms;
   m->warps = (in_flight + m->batch - 1) / m->batch;
   if (m->warps > MOST_WARPS) m->warps = MOST_WARPS;
@@ -487,7 +524,7 @@ static kv_status start(kvm_mem *m, const kvm_mem_rows *rows, kv_error *err) {
   m->footprint = rows->footprint;
   double share = rows->footprint ? (double)m->p.tlb_reach / (double)rows->footprint : 0;
   m->resident = share >= 1 ? UINT32_MAX : (uint32_t)(share * UINT32_MAX);
-  m->waiting = m->oldest = 0;
+  m->ahead.named = m->ahead.carried = 0;
   m->group = m->p.access_bytes / KVM_SECTOR;
   m->front[0] = m->p.latency - m->p.far / 2 - kvm_dram_unloaded(&m->p, 1);
   m->front[1] = m->front[0] + m->p.far;
@@ -534,7 +571,7 @@ kv_status kvm_mem_read(kvm_mem *m, const kvm_mem_rows *rows, kvm_mem_result *res
   st = rows->slot ? read_slots(m, &w, err) : read_runs(m, &w, total_rows(rows), err);
   if (!st) flush_piece(m, &w.piece);
   if (!st && m->tile.members > 1) carry_out_tile(m);
-  while (m->waiting) carry_out_oldest(m);
+  carry_out_all(m);
   if (!st) finish(m, &w);
   return st;
 }

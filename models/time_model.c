@@ -519,7 +519,13 @@ static void raise_rung(kvm_ladder *ladder, int rung, double copying, bool sm) {
   ladder->binding_sm = sm;
 }
 
-void kvm_ladder_time(kvm_ladder *ladder, const kvm_prediction *p) {
+/* Neither the interval nor what is left without misses goes below what the work needs. */
+static void keep_above_rungs(const double t[8], kvm_prediction *p) {
+  if (!isnan(p->low) && !isnan(t[4])) p->low = fmax(p->low, fmin(t[4], p->whole));
+  if (!isnan(p->gain[KVM_C_MEMORY])) p->gain[KVM_C_MEMORY] = fmax(1, t[7] / (t[7] - t[6] + fmin(t[5], t[6])));
+}
+
+void kvm_ladder_time(kvm_ladder *ladder, kvm_prediction *p) {
   if (!p->known) return;
   /* evenly spread they are work, on the busiest SM placement */
   raise_rung(ladder, 2, p->copying_even, false);
@@ -530,4 +536,5 @@ void kvm_ladder_time(kvm_ladder *ladder, const kvm_prediction *p) {
   ladder->t[5] = fmax(t4, p->resident);
   ladder->t[6] = p->cold;
   ladder->t[7] = p->whole;
+  keep_above_rungs(ladder->t, p);
 }

@@ -130,7 +130,8 @@ kv_status kvm_predict(const kvm_question *question, kvm_time_memo *memo, kvm_pre
                       kv_error *err);
 
 /* Puts T5, T6, T7 into a ladder of T0 to T4; T4 rises where one SM's cp.async take longer than what it knows
- * of (the link of one SM is said to bind then). */
-void kvm_ladder_time(kvm_ladder *ladder, const kvm_prediction *prediction);
+ * of (the link of one SM is said to bind then). The prediction's lower end rises to T4, and its gain of
+ * exposed memory falls to what T5 leaves: no time is below what the work needs. */
+void kvm_ladder_time(kvm_ladder *ladder, kvm_prediction *prediction);
 
 #endif

@@ -1,4 +1,5 @@
 /* roofline step, compare and diagnose: their files, sums and exit statuses. */
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,11 +36,51 @@ static void csv_cells_are_cut(void) {
   CU_ASSERT_STRING_EQUAL(kva_csv_cell(&c, 1, 1), "x \"y\", z");
   CU_ASSERT_DOUBLE_EQUAL(kva_csv_number(kva_csv_cell(&c, 1, 2)), 1234.5, 0);
   CU_ASSERT_STRING_EQUAL(kva_csv_cell(&c, 2, 2), "");
+  CU_ASSERT(kva_csv_number("1,234,567") == 1234567 && kva_csv_number(" -12,345.25") == -12345.25);
+  CU_ASSERT(isnan(kva_csv_number("152,1")) && isnan(kva_csv_number("20.454,00")) &&
+            isnan(kva_csv_number("1234,567")));
+  CU_ASSERT(isnan(kva_csv_number("1,2345")) && isnan(kva_csv_number(",123")) &&
+            isnan(kva_csv_number("12,34,567")));
   CU_ASSERT(isnan(kva_csv_number("n/a")) && isnan(kva_csv_number("")) && kva_csv_number("12 %") == 12);
   kva_csv_free(&c);
   CU_ASSERT_EQUAL(kva_csv_read(text_file("b.csv", "Name\n\"open\n"), header, &c, NULL), KV_ERR_INPUT);
   CU_ASSERT_EQUAL(kva_csv_read(text_file("b.csv", "other\n1\n"), header, &c, NULL), KV_ERR_INPUT);
   CU_ASSERT_EQUAL(kva_csv_read("/nonexistent.csv", header, &c, NULL), KV_ERR_IO);
+}
+
+static kv_status decimal_points(const char *cell, char text[KV_ERROR_TEXT]) {
+  static const char *const header[] = {"Name", NULL};
+  char all[200];
+  kva_csv c;
+  kv_error err = {KV_OK, ""};
+  (void)snprintf(all, sizeof all, "\xef\xbb\xbfName,time\na<1>,\"1,234\"\n\"b\",\"%s\"\n", cell);
+  CU_ASSERT_EQUAL_FATAL(kva_csv_read(text_file("p.csv", all), header, &c, NULL), KV_OK);
+  CU_ASSERT_STRING_EQUAL(kva_csv_cell(&c, 0, 0), "Name"); /* without the byte order mark */
+  kv_status st = kva_csv_decimal_points(&c, "p.csv", &err);
+  (void)snprintf(text, KV_ERROR_TEXT, "%s", err.text);
+  kva_csv_free(&c);
+  return st;
+}
+
+static void decimal_commas_are_refused(void) {
+  static const char *const fine[] = {"1,234",     "12,345,678", "1,234.5", "152.1",
+                                     "(1, 8, 1)", "f(1,2)",     "",        "1,2,3"};
+  static const char *const bad[] = {"152,1", "20.454,00", "1.234,567", "12345,678", "0,123", "-1,5 %"};
+  static const char *const header[] = {"Name", NULL};
+  char text[KV_ERROR_TEXT];
+  kva_csv c;
+  kv_error err = {KV_OK, ""};
+  for (size_t i = 0; i < sizeof fine / sizeof *fine; i++)
+    CU_ASSERT_EQUAL(decimal_points(fine[i], text), KV_OK);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    CU_ASSERT_EQUAL(decimal_points(bad[i], text), KV_ERR_INPUT);
+    CU_ASSERT(strstr(text, "row 3, column 'time'") && strstr(text, bad[i]) && strstr(text, "LC_ALL=C"));
+  }
+  /* without quotes it is a cell too many */
+  CU_ASSERT_EQUAL(kva_csv_read(text_file("p.csv", "Name,time\na,152,1\n"), header, &c, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "row 2 has 3 cells, its header 2"));
+  CU_ASSERT_EQUAL_FATAL(kva_csv_read(text_file("p.csv", "Name,time\na,152,\n"), header, &c, &err), KV_OK);
+  kva_csv_free(&c);
 }
 
 /* ---- step ---- */
@@ -84,6 +125,11 @@ static void profiles_become_components(void) {
   CU_ASSERT_EQUAL(
       kva_step_profile(text_file("t.csv", "Name,Total Time (ns)\na,abc\n"), 1, "x", &rest, &left_out, NULL),
       KV_ERR_INPUT);
+  kv_error err = {KV_OK, ""};
+  CU_ASSERT_EQUAL(kva_step_profile(text_file("t.csv", "Name,Total Time (ns)\na,\"1,5\"\n"), 1, "x", &rest,
+                                   &left_out, &err),
+                  KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "row 2, column 'Total Time (ns)'"));
 }
 
 static int roofline(const char *args) {
@@ -115,6 +161,74 @@ static void the_told_step_is_met(void) {
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components x --profile y"), 2);
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components rest --base-ms 8"), 2);
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --profile y --base-ms 8"), 2);
+}
+
+/* ---- bounds ---- */
+
+static double number_at(const json_t *array, size_t i) {
+  return json_number_value(json_array_get(array, i));
+}
+
+/* Neither an interval nor a gain promises less time than the work needs. Says how many points were judged. */
+static size_t points_keep_their_bounds(const json_t *points) {
+  const double slack = 1 - 1e-9;
+  size_t i, judged = 0;
+  const json_t *point, *x;
+  const char *cause;
+  json_array_foreach(points, i, point) {
+    const json_t *t = json_object_get(point, "ladder_s"), *low = json_object_get(point, "time_low_s");
+    const double whole = number_at(t, 7), floor = number_at(t, 0);
+    if (!json_is_number(json_array_get(t, 7))) continue;
+    judged++;
+    CU_ASSERT(json_number_value(low) >= number_at(t, 4) * slack && json_number_value(low) <= whole);
+    json_object_foreach(json_object_get(point, "causes"), cause, x) {
+      const json_t *gains = json_object_get(x, "gain_interval");
+      double gain = json_number_value(json_object_get(x, "gain"));
+      if (json_is_null(x)) continue;
+      CU_ASSERT(number_at(gains, 0) <= gain && gain <= number_at(gains, 1));
+      CU_ASSERT(whole / number_at(gains, 1) >= floor * slack);
+      if (!strcmp(cause, "exposed memory")) CU_ASSERT(whole / gain >= number_at(t, 4) * slack);
+    }
+  }
+  return judged;
+}
+
+static void no_gain_goes_below_the_floor(void) {
+  static const char *const gpus[] = {"sm_120", "l40s", "h100_pcie", "rtx_4090", "rtx_5090", "h200"};
+  for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
+    char *out;
+    CU_ASSERT_EQUAL(
+        kv_run(&out, NULL,
+               "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s --gpu %s --json --no-report -q --prefix 4096 "
+               "--prefix 65536 --prefix 131072",
+               kv_tmp(""), kv_program("roofline"), gpus[i]),
+        0);
+    json_t *root = json_loads(out, 0, NULL);
+    CU_ASSERT(points_keep_their_bounds(json_object_get(root, "points")) >= 9);
+    json_decref(root);
+    free(out);
+  }
+}
+
+/* Where attention is at its floor, so is the lower end of the step. */
+static void a_step_s_interval_keeps_the_floor(void) {
+  char *out;
+  size_t i;
+  json_t *point;
+  CU_ASSERT_EQUAL(
+      kv_run(&out, NULL,
+             "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s step --gpu sm_120 --json -q --prefix 128Ki",
+             kv_tmp(""), kv_program("roofline")),
+      0);
+  json_t *root = json_loads(out, 0, NULL), *points = json_object_get(root, "points");
+  CU_ASSERT(json_array_size(points) >= 3);
+  json_array_foreach(points, i, point) {
+    CU_ASSERT_EQUAL(json_integer_value(json_object_get(point, "prefix")), 131072);
+    CU_ASSERT(json_number_value(json_object_get(point, "step_low_s")) >=
+              json_number_value(json_object_get(point, "step_at_floor_s")) * (1 - 1e-9));
+  }
+  json_decref(root);
+  free(out);
 }
 
 /* ---- compare ---- */
@@ -293,6 +407,95 @@ static void diagnosed(const char *csv, const char *args, int status, const char 
   free(err);
 }
 
+/* Columns of a raw page: duration in us, dram MB, then what `more` names. Every row is one kernel on 131072
+ * tokens. */
+static void diagnosed_raw(const char *more, const char *values, const char *args, const char *const *says,
+                          const char *const *never) {
+  char csv[1000], *out;
+  size_t columns = 0;
+  char none[100] = "";
+  for (const char *c = more; (c = strchr(c, ',')); c++, columns++) (void)strcat(none, ",");
+  (void)snprintf(csv, sizeof csv,
+                 "\xef\xbb\xbfID,Kernel "
+                 "Name,device__attribute_display_name,gpu__time_duration.sum,dram__bytes_read.sum%s\n"
+                 ",,,us,Mbyte%s\n0,k,NVIDIA H200,20454,152%s\n",
+                 more, none, values);
+  (void)text_file("raw.csv", csv);
+  CU_ASSERT_EQUAL(
+      kv_run(&out, NULL, "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s diagnose --csv raw.csv %s",
+             kv_tmp(""), kv_program("roofline"), args),
+      0);
+  for (; *says; says++) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(out, *says));
+    if (!strstr(out, *says)) printf("no '%s' in\n%s", *says, out);
+  }
+  for (; *never; never++) CU_ASSERT_PTR_NULL(strstr(out, *never));
+  free(out);
+}
+
+#define TEXTS(...)        \
+  (const char *const[]) { \
+    __VA_ARGS__, NULL     \
+  }
+#define COUNTED                                                                                            \
+  ",l1tex__m_xbar2l1tex_read_bytes.sum,l1tex__data_pipe_lsu_wavefronts.sum,sm__inst_executed_pipe_tensor." \
+  "sum"
+
+/* A grid is read in both its forms; its name of the card despite a byte order mark. */
+static void a_grid_is_read_as_ncu_writes_it(void) {
+  const char *const says[] = {"placement 2.8 nats (8 of 132 SMs busy)", "up to 16x", "no effect: path", NULL};
+  diagnosed_raw(COUNTED ",Grid Size", ",2250000000,108500000,27000000,\"(1, 8, 1)\"", "--prefix 131072", says,
+                TEXTS("grid ("));
+  diagnosed_raw(COUNTED ",launch__grid_size", ",2250000000,108500000,27000000,8", "--prefix 131072", says,
+                TEXTS("grid ("));
+}
+
+/* What the csv has no counter for is not known, and never without effect. */
+static void what_is_not_counted_is_not_known(void) {
+  const char *const nothing[] = {"path: not known",   "work: not known",     "placement: not known",
+                                 "serial: not known", "overhead: not known", NULL};
+  diagnosed_raw(",Grid Size", ",\"(8, 1, 1)\"", "--prefix 131072", nothing, TEXTS("no effect"));
+  diagnosed_raw(COUNTED, ",2250000000,108500000,27000000", "--prefix 131072",
+                TEXTS("placement: not known", "serial: not known"), TEXTS("no effect: path, placement"));
+  /* without the matrix instructions the others show part of the work, and all of what 8 blocks cost on 132
+   * SMs */
+  diagnosed_raw(",l1tex__m_xbar2l1tex_read_bytes.sum,l1tex__data_pipe_lsu_wavefronts.sum,Grid Size",
+                ",2250000000,108500000,\"(8, 1, 1)\"", "--prefix 131072",
+                TEXTS("work at least 2.6 nats", "placement 2.8 nats", "path: not known"), TEXTS("no effect"));
+  /* the L2 binds the chip and the link an SM: wavefronts could only add */
+  diagnosed_raw(",l1tex__m_xbar2l1tex_read_bytes.sum,Grid Size", ",500000000,\"(8, 1, 1)\"",
+                "--prefix 131072",
+                TEXTS("placement at least 1.5 nats", "work at least 0.5 nats", "serial: not known"),
+                TEXTS("no effect"));
+  /* without the L2's traffic nobody can tell: it may bind the chip */
+  diagnosed_raw(
+      ",l1tex__data_pipe_lsu_wavefronts.sum,Grid Size", ",108500000,\"(8, 1, 1)\"", "--prefix 131072",
+      TEXTS("work at least 2.6 nats", "placement: not known", "serial: not known"), TEXTS("no effect"));
+  /* nor can path and work show without the problem */
+  diagnosed_raw(COUNTED ",Grid Size", ",2250000000,108500000,27000000,\"(1, 8, 1)\"", "",
+                TEXTS("path: not known; work: not known", "The problem was not given"), TEXTS("no effect"));
+  char *out;
+  (void)text_file(
+      "l.csv",
+      "ID,Kernel Name,Grid Size,Metric Name,Metric Unit,Metric Value\n"
+      "0,a,\"(8, 1, 1)\",Duration,us,\"20,454\"\n0,a,\"(8, 1, 1)\",dram__bytes_read.sum,Mbyte,152.1\n");
+  CU_ASSERT_EQUAL(
+      kv_run(&out, NULL,
+             "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s diagnose --csv l.csv --gpu h200 --prefix 131072",
+             kv_tmp(""), kv_program("roofline")),
+      0);
+  CU_ASSERT(strstr(out, "8 of 132 SMs get a block") && strstr(out, "placement: not known") &&
+            !strstr(out, "no effect"));
+  free(out);
+}
+
+/* 157000 wgmma are 41 GFLOP, and would be 0.64 as mma.sync: less than the problem has. */
+static void other_matrix_instructions_are_told(void) {
+  diagnosed_raw(COUNTED ",Grid Size", ",300000000,600000,157000,\"(132, 1, 1)\"", "--prefix 131072",
+                TEXTS("0.643 GFLOP as mma.sync", "path: not known; work: not known"),
+                TEXTS("best instructions", "no effect: path"));
+}
+
 /* A duration and counters that no kernel can have: the csv is of another problem, or GPU. */
 static void the_impossible_is_told(void) {
   static const char head[] =
@@ -389,10 +592,16 @@ void suite_decision_tools(void) {
                                        {"step", a_step_adds_up},
                                        {"profiles", profiles_become_components},
                                        {"told step", the_told_step_is_met},
+                                       {"bounds", no_gain_goes_below_the_floor},
+                                       {"bounds of a step", a_step_s_interval_keeps_the_floor},
                                        {"compare", slower_points_miss_the_bar},
                                        {"older bounds", bounds_of_older_files_are_no_times},
                                        {"ncu csv", an_ncu_csv_is_read_in_both_forms},
                                        {"verdict", the_verdict_is_not_latency},
+                                       {"decimal commas", decimal_commas_are_refused},
+                                       {"grid", a_grid_is_read_as_ncu_writes_it},
+                                       {"not counted", what_is_not_counted_is_not_known},
+                                       {"wgmma", other_matrix_instructions_are_told},
                                        {"impossible", the_impossible_is_told},
                                        {"kernels of a step", a_step_shows_all_its_kernels},
                                        {"case study", the_case_study_compares_like_with_like},

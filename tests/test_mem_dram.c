@@ -172,6 +172,39 @@ static void lines_spread_evenly(void) {
   kvm_dram_free(d);
 }
 
+/* A place against plain division: the row, and how far channel and bank lie from those of the first block of
+ * the round and of the first stretch of the row. */
+static void follows_division(const kvm_dram *d, const kvm_mem_params *p, uint32_t line, kvm_dram_place w) {
+  uint32_t lines = p->interleave_bytes / 128, block = line / lines,
+           length = p->channels * (p->row_bytes / p->interleave_bytes), stretch = block / length,
+           ahead = block % length % p->channels, turn = stretch % p->banks;
+  kvm_dram_place first = kvm_dram_place_of(d, (block - ahead) * lines),
+                 row = kvm_dram_place_of(d, (stretch - turn) * length * lines);
+  CU_ASSERT_EQUAL(w.row, stretch / p->banks);
+  CU_ASSERT_EQUAL(w.channel, (first.channel + ahead) % p->channels);
+  CU_ASSERT_EQUAL(w.bank, (row.bank + turn) % p->banks);
+}
+
+/* For counts that are and are not powers of two, over all that a line number can be. */
+static void places_are_exact(void) {
+  static const uint32_t channels[] = {1, 2, 3, 64, 188, 255}, banks[] = {1, 7, 16, 48};
+  for (unsigned i = 0; i < 48; i++) {
+    kvm_mem_params p = hbm();
+    p.channels = channels[i % 6];
+    p.banks = banks[i / 6 % 4];
+    p.interleave_bytes = i < 24 ? 128 : 512;
+    kvm_dram *d = made(&p);
+    for (uint32_t k = 0; k < 2000; k++) {
+      uint32_t line[KVM_DRAM_LINES] = {k, UINT32_MAX - k, (1u << 31) - 1000 + k};
+      for (unsigned j = 3; j < KVM_DRAM_LINES; j++) line[j] = (k * KVM_DRAM_LINES + j) * 2654435761u;
+      kvm_dram_place place[KVM_DRAM_LINES];
+      kvm_dram_expect(d, line, place);
+      for (unsigned j = 0; j < KVM_DRAM_LINES; j++) follows_division(d, &p, line[j], place[j]);
+    }
+    kvm_dram_free(d);
+  }
+}
+
 /* A channel that stands idle for long must not owe the refreshes of that time. */
 static void idle_time_pays_for_refreshes(void) {
   kvm_mem_params p = hbm();
@@ -195,6 +228,7 @@ void suite_mem_dram(void) {
                                        {"bus and activations", activations_cost_the_bus},
                                        {"bank cycle", one_bank_is_bound_by_its_cycle},
                                        {"addresses", lines_spread_evenly},
+                                       {"exact places", places_are_exact},
                                        {"idle refresh", idle_time_pays_for_refreshes},
                                        {NULL, NULL}};
   kv_suite("mem_dram", cases);

@@ -69,6 +69,41 @@ static void the_least_recent_line_goes(void) {
   kvm_cache_free(&c);
 }
 
+/* A set as a plain list, most recently used first. */
+typedef struct list {
+  uint32_t key[KVM_CACHE_WAYS];
+  unsigned mask[KVM_CACHE_WAYS], n;
+} list;
+
+static unsigned touch_list(list *l, uint32_t key, unsigned want) {
+  unsigned at = 0, have = 0;
+  while (at < l->n && l->key[at] != key) at++;
+  if (at < l->n) have = l->mask[at];
+  else if (l->n < KVM_CACHE_WAYS) l->n++;
+  else at--; /* the last one goes */
+  for (; at > 0; at--) {
+    l->key[at] = l->key[at - 1];
+    l->mask[at] = l->mask[at - 1];
+  }
+  l->key[0] = key;
+  l->mask[0] = have | want;
+  return want & ~have;
+}
+
+static void a_set_is_a_list(void) {
+  kvm_cache c;
+  list l = {.n = 0};
+  uint32_t dice = 1;
+  CU_ASSERT_EQUAL_FATAL(kvm_cache_create(16, &c, NULL), KV_OK);
+  for (int i = 0; i < 20000; i++) {
+    dice = dice * 1664525u + 1013904223u;
+    uint32_t key = (dice >> 16) % (i < 10000 ? 20 : 40);
+    unsigned want = dice >> 10 & 15;
+    CU_ASSERT_EQUAL(kvm_cache_touch(&c, 0, key, want, 1), touch_list(&l, key, want));
+  }
+  kvm_cache_free(&c);
+}
+
 static void the_tlb_holds_its_reach(void) {
   kvm_tlb t;
   CU_ASSERT_EQUAL_FATAL(kvm_tlb_create(100, 4, &t, NULL), KV_OK);
@@ -531,6 +566,7 @@ static void what_is_not_described_is_not_modelled(void) {
 void suite_mem_model(void) {
   static const kv_test_case cases[] = {{"sectors", sectors_come_in_as_asked},
                                        {"replacement", the_least_recent_line_goes},
+                                       {"order of a set", a_set_is_a_list},
                                        {"tlb", the_tlb_holds_its_reach},
                                        {"lines", rows_become_lines_and_sectors},
                                        {"small rows", small_rows_move_whole_accesses},

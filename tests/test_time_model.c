@@ -487,6 +487,10 @@ static void ladder_climbs(void) {
   CU_ASSERT(a.p.low < a.p.whole && a.p.whole < a.p.high);
   CU_ASSERT(a.p.gain[KVM_C_PLACEMENT] > 12 && a.p.gain[KVM_C_PLACEMENT] < 16.5); /* 8 of 132 SMs */
   CU_ASSERT(a.p.gain[KVM_C_MEMORY] < 1.25 && a.p.gain[KVM_C_MEMORY] > 1.02);
+  kvm_prediction low = a.p; /* of a range so wide that its lower end would be below what the work needs */
+  low.low = a.ladder.t[4] / 2;
+  kvm_ladder_time(&a.ladder, &low);
+  CU_ASSERT_EQUAL(low.low, a.ladder.t[4]);
   p.heads = 64;
   asked b;
   ask("h200", named("sglang_extend_32x64", 90), &p, &b);

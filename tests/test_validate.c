@@ -310,6 +310,45 @@ static void a_copy_at_the_roof_has_no_cause(void) {
   for (int i = 0; i < KVM_CAUSES; i++) CU_ASSERT(exp(a.cause[i].nats) <= 1.1);
 }
 
+/* 1.13 times its floor, most of it launches: they are named, however small, and no gain goes below the floor.
+ */
+static void a_small_share_is_named_and_bounded(void) {
+  kvm_roofs roofs = roofs_of(1e12);
+  kvm_work work = {.fits = true,
+                   .blocks = 100,
+                   .busy_sms = 100,
+                   .chip = {1e6, 1e6, 1e6, 1e6, 0},
+                   .sm = {0, 1e4, 1e4, 1e4, 0}};
+  const double above[KVM_CAUSES] = {NAN, 1.5, 1.5, 1.5, NAN, 1.43, 1.09};
+  double t5[] = {1e-6}, t6[] = {1.04e-6}, t7[] = {1.13e-6};
+  kva_evidence e = {.useful = &useful,
+                    .work = &work,
+                    .roofs = &roofs,
+                    .scatter = 1,
+                    .resident = {t5, 1, 0},
+                    .kernel = {t6, 1, 0},
+                    .whole = {t7, 1, 0},
+                    .gain = above,
+                    .seed = 1};
+  kva_attribution a;
+  kva_attribute("k", &e, &a);
+  CU_ASSERT_EQUAL(a.largest, KVM_C_OVERHEAD);
+  CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "overhead 0.08 nats, one launch without gaps gains 1.09x"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "no effect: path"));
+  const char *none = strstr(a.verdict, "no effect");
+  CU_ASSERT(none && !strstr(none, "overhead") && !strstr(none, "exposed memory"));
+  for (int i = 0; i < KVM_CAUSES; i++) CU_ASSERT(a.cause[i].gain_high <= 1.13 * (1 + 1e-9));
+  NEAR(a.cause[KVM_C_MEMORY].gain, 1.13 / 1.09, 1e-9); /* without misses T5 and the launches stay */
+  NEAR(a.cause[KVM_C_WORK].gain, 1.13, 1e-9);
+  e.unknown = 1u << KVM_C_OVERHEAD;
+  kva_attribute("k", &e, &a);
+  CU_ASSERT(!a.cause[KVM_C_OVERHEAD].known && a.largest == KVM_C_MEMORY && !a.whole);
+  CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "overhead: not known"));
+  e.at_least = 1u << KVM_C_MEMORY;
+  kva_attribute("k", &e, &a);
+  CU_ASSERT_PTR_NOT_NULL(strstr(a.verdict, "exposed memory at least 0.04 nats"));
+}
+
 /* A kernel of 8 blocks on 100 SMs, measured: 100 us cold, 60 us warm on few rows. */
 static kva_measured measured_kernel(kva_measured_row row[2]) {
   static double cold[] = {100e-6, 101e-6, 99e-6}, warm[] = {60e-6, 61e-6, 59e-6};
@@ -496,6 +535,7 @@ void suite_validate(void) {
       {"recorded layouts", a_recorded_layout_has_its_cost},
       {"histories", histories_name_no_folders},
       {"copy", a_copy_at_the_roof_has_no_cause},
+      {"small share", a_small_share_is_named_and_bounded},
       {NULL, NULL}};
   kv_suite("validate", cases);
 }
