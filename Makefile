@@ -142,6 +142,8 @@ help:
 	@echo "make test-gpu   the tests that need a GPU"
 	@echo "make bench      benchmarks, each beside its floor"
 	@echo "make lint       rules a compiler does not know, cppcheck, shellcheck"
+	@echo "make case-study the case that started the project, worked through: $(B)/case-study/case-study.md and .pdf"
+	@echo "make programs   machine code of the kernels as programs of the time model, models/kernels/ (nvcc, nvdisasm)"
 	@echo "make fuzz-check / fuzz    our own driver under the sanitizers (RUNS=) / libFuzzer (FUZZ_SECONDS=)"
 	@echo "make format man install uninstall clean"
 	@echo "options         B=folder SAN=address,undefined NVCC= (no CUDA) MARCH= prefix= DESTDIR= V=1"

@@ -42,7 +42,7 @@ typedef struct kva_held {
   kva_target target;
   kva_packing packing;
   uint16_t version_major, version_minor;
-  bool bare;
+  bool bare, in_data;
   uint64_t flags, stored, size;
   uint64_t code_hash; /* FNV-1a of the unpacked payload; 0 where not asked for */
   uint32_t kernels;

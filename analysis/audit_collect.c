@@ -252,6 +252,7 @@ static void hold_entries(const kva_entries *entries, kva_held *held) {
                          .version_major = e->version_major,
                          .version_minor = e->version_minor,
                          .bare = e->bare,
+                         .in_data = e->in_data,
                          .flags = e->flags,
                          .stored = e->stored,
                          .size = e->size};

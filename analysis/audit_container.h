@@ -46,11 +46,12 @@ typedef struct kva_entry {
   uint64_t stored; /* bytes of payload as stored (without padding where compressed) */
   uint64_t size;   /* bytes once unpacked, as the header says */
   bool bare;       /* a .cubin or .ptx of its own, not inside a fatbin */
+  bool in_data;    /* in a fatbin that lies in plain data, where cuobjdump does not look */
 } kva_entry;
 
 typedef enum kva_origin {
   KVA_NO_DEVICE_CODE,
-  KVA_LINKED,      /* .nv_fatbin */
+  KVA_LINKED,      /* .nv_fatbin, or fatbins in plain data */
   KVA_RELOCATABLE, /* __nv_relfatbin alone: still to be linked (-rdc) */
   KVA_FATBIN,
   KVA_CUBIN,
@@ -58,7 +59,7 @@ typedef enum kva_origin {
 } kva_origin;
 
 typedef struct kva_entries {
-  kva_entry *entry; /* [count], in file order */
+  kva_entry *entry; /* [count], in file order; those in plain data last */
   size_t count, capacity;
   kva_origin origin;
   uint64_t skipped; /* bytes between fatbins that are neither zero nor a fatbin */
@@ -66,8 +67,9 @@ typedef struct kva_entries {
 } kva_entries;
 
 /* Lists the entries of one object: an ELF file of the host, a cubin, a fatbin, PTX text. Anything else gives
- * KVA_NO_DEVICE_CODE. As cuobjdump does, __nv_relfatbin counts only where .nv_fatbin is absent or empty. Damage is
- * told in entries->problem, not by the status. KV_ERR_MEMORY. The caller frees with kva_entries_free. */
+ * KVA_NO_DEVICE_CODE. As cuobjdump does, __nv_relfatbin counts only where .nv_fatbin is absent or empty. The other
+ * data sections are searched for the magic number at multiples of 8: libraries that link or compile their kernels as
+ * they run keep fatbins there (cuFFT: 23,983 in .ldata). Damage is told in entries->problem, not by the status. KV_ERR_MEMORY. The caller frees with kva_entries_free. */
 kv_status kva_list_entries(const kva_object *object, kva_entries *entries, kv_error *err);
 void kva_entries_free(kva_entries *entries);
 

@@ -73,7 +73,8 @@ static const char *read_entry(const unsigned char *p, uint64_t room, kva_entry *
   return NULL;
 }
 
-static kv_status list_fatbin(const kva_object *o, uint64_t at, uint64_t end, kva_entries *e, kv_error *err) {
+static kv_status list_fatbin(const kva_object *o, uint64_t at, uint64_t end, bool in_data, kva_entries *e,
+                             kv_error *err) {
   while (at < end) {
     kva_entry entry;
     uint64_t whole = 0;
@@ -83,6 +84,7 @@ static kv_status list_fatbin(const kva_object *o, uint64_t at, uint64_t end, kva
       return KV_OK;
     }
     entry.offset = (uint64_t)(entry.payload - o->data);
+    entry.in_data = in_data;
     kv_status st = push(e, &entry, err);
     if (st) return st;
     at += whole;
@@ -90,8 +92,21 @@ static kv_status list_fatbin(const kva_object *o, uint64_t at, uint64_t end, kva
   return KV_OK;
 }
 
-/* A region holds fatbins one after the other, with zero bytes up to the next multiple of 8 (or more) between. */
-static kv_status list_region(const kva_object *o, uint64_t at, uint64_t end, kva_entries *e, kv_error *err) {
+/* Plain data may hold the magic number by chance, or the tables of a compiler: there, a first entry of a known kind and
+ * target must follow. */
+static bool is_fatbin(const kva_object *o, uint64_t at, uint64_t end) {
+  kva_entry entry;
+  uint64_t whole, header = u16(o->data + at + 6);
+  if (u16(o->data + at + 4) != 1 || header != FATBIN_HEADER) return false;
+  if (read_entry(o->data + at + header, end - at - header, &entry, &whole)) return false;
+  if (entry.kind != KVA_KIND_PTX && entry.kind != KVA_KIND_CODE && entry.kind != KVA_KIND_LTO) return false;
+  return whole <= u64(o->data + at + 8) && entry.target.sm >= 10 && entry.target.sm < 1000;
+}
+
+/* A region holds fatbins one after the other, with zero bytes up to the next multiple of 8 (or more) between; plain
+ * data holds anything between them. */
+static kv_status list_region(const kva_object *o, uint64_t at, uint64_t end, bool in_data, kva_entries *e,
+                             kv_error *err) {
   enum { STEP = 1 << 24 }; /* give back what was walked over: the kernel maps 64 KB round every header touched */
   const unsigned char *data = o->data;
   uint64_t held = at;
@@ -100,8 +115,8 @@ static kv_status list_region(const kva_object *o, uint64_t at, uint64_t end, kva
       kva_release(o, data + held, at - held);
       held = at;
     }
-    if (u32(data + at) != FATBIN_MAGIC || u16(data + at + 4) == 0) {
-      if (u64(data + at)) e->skipped += 8;
+    if (u32(data + at) != FATBIN_MAGIC || u16(data + at + 4) == 0 || (in_data && !is_fatbin(o, at, end))) {
+      if (!in_data && u64(data + at)) e->skipped += 8;
       at += 8;
       continue;
     }
@@ -110,10 +125,11 @@ static kv_status list_region(const kva_object *o, uint64_t at, uint64_t end, kva
       note(e, "a fatbin reaches past its section", at);
       return KV_OK;
     }
-    kv_status st = list_fatbin(o, at + header, at + header + size, e, err);
+    kv_status st = list_fatbin(o, at + header, at + header + size, in_data, e, err);
     if (st) return st;
     at = (at + header + size + 7) & ~UINT64_C(7);
   }
+  if (in_data) kva_release(o, data + held, end - held);
   return KV_OK;
 }
 
@@ -140,6 +156,25 @@ static bool find_section(Elf *elf, size_t size, const char *name, region *r, kva
   return false;
 }
 
+/* Fatbins outside the two sections made for them. */
+static kv_status list_data(const kva_object *o, Elf *elf, kva_entries *e, kv_error *err) {
+  uint64_t left = o->size; /* sections that lie over each other are searched no further than the file is long */
+  size_t strings;
+  kv_status st = KV_OK;
+  if (elf_getshdrstrndx(elf, &strings)) return KV_OK;
+  for (Elf_Scn *s = NULL; !st && (s = elf_nextscn(elf, s));) {
+    GElf_Shdr h;
+    if (!gelf_getshdr(s, &h) || h.sh_type != SHT_PROGBITS || !(h.sh_flags & SHF_ALLOC)) continue;
+    const char *name = elf_strptr(elf, strings, h.sh_name);
+    if ((h.sh_flags & SHF_EXECINSTR) || !name || !strcmp(name, ".nv_fatbin") || !strcmp(name, "__nv_relfatbin")) continue;
+    if (h.sh_offset > o->size || h.sh_size > left) continue;
+    left -= h.sh_size;
+    uint64_t room = o->size - h.sh_offset, bytes = h.sh_size < room ? h.sh_size : room;
+    st = list_region(o, (h.sh_offset + 7) & ~UINT64_C(7), h.sh_offset + bytes, true, e, err);
+  }
+  return st;
+}
+
 static kv_status list_host(const kva_object *o, Elf *elf, kva_entries *e, kv_error *err) {
   static const struct {
     const char *section;
@@ -148,15 +183,19 @@ static kv_status list_host(const kva_object *o, Elf *elf, kva_entries *e, kv_err
   for (size_t i = 0; i < 2 && !e->count; i++) {
     region r;
     if (!find_section(elf, o->size, place[i].section, &r, e)) continue;
-    kv_status st = list_region(o, (r.at + 7) & ~UINT64_C(7), r.end, e, err);
+    kv_status st = list_region(o, (r.at + 7) & ~UINT64_C(7), r.end, false, e, err);
     if (st) return st;
     if (e->count) e->origin = place[i].origin;
   }
   size_t sections = 1;
-  if (e->count || elf_getshdrnum(elf, &sections) || sections) return KV_OK;
-  kv_status st = list_region(o, 0, o->size, e, err); /* stripped of its section table: look for the magic number */
-  e->skipped = 0;
-  if (e->count) e->origin = KVA_LINKED;
+  kv_status st;
+  if (e->count || elf_getshdrnum(elf, &sections) || sections) {
+    st = list_data(o, elf, e, err);
+  } else {
+    st = list_region(o, 0, o->size, false, e, err); /* stripped of its section table: look for the magic number */
+    e->skipped = 0;
+  }
+  if (e->count && e->origin == KVA_NO_DEVICE_CODE) e->origin = KVA_LINKED;
   return st;
 }
 
@@ -205,7 +244,7 @@ kv_status kva_list_entries(const kva_object *o, kva_entries *e, kv_error *err) {
     st = list_elf(o, e, err);
   } else if (size >= FATBIN_HEADER && u32(data) == FATBIN_MAGIC) {
     e->origin = KVA_FATBIN;
-    st = list_region(o, 0, size, e, err);
+    st = list_region(o, 0, size, false, e, err);
   } else if (is_ptx(data, size)) {
     kva_entry entry = {.kind = KVA_KIND_PTX, .payload = data, .stored = size, .size = size, .bare = true};
     e->origin = KVA_PTX_TEXT;

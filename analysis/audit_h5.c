@@ -98,22 +98,23 @@ static kv_status write_entries(hid_t file, const kva_audit *audit, kv_error *err
                                    {"stored", "byte", "size in the file"},
                                    {"size", "byte", "size unpacked"},
                                    {"kernels", "1", "kernels in the entry"},
-                                   {"flags", "1", "the container's flags, raw"}};
+                                   {"flags", "1", "the container's flags, raw"},
+                                   {"in_data", "1", "1: in a fatbin that lies in plain data"}};
   table t = {0};
   kv_status st = KV_OK;
   for (size_t i = 0; i < audit->files && !st; i++)
     for (size_t k = 0; k < audit->file[i].entries && !st; k++) {
       const kva_held *e = &audit->file[i].entry[k];
-      if (!room(&t, 6, 1)) {
+      if (!room(&t, 7, 1)) {
         st = no_memory(err);
         break;
       }
-      const uint64_t row[] = {i, e->kind, e->stored, e->size, e->kernels, e->flags};
-      for (size_t c = 0; c < 6; c++) t.number[c][t.rows] = row[c];
+      const uint64_t row[] = {i, e->kind, e->stored, e->size, e->kernels, e->flags, e->in_data};
+      for (size_t c = 0; c < 7; c++) t.number[c][t.rows] = row[c];
       t.text[0][t.rows] = target_copy(e->target);
       if (!t.text[0][t.rows++]) st = no_memory(err);
     }
-  if (!st) st = write_table(file, "entries", &t, numbers, 6, texts, 1, err);
+  if (!st) st = write_table(file, "entries", &t, numbers, 7, texts, 1, err);
   table_free(&t, 1);
   return st;
 }

@@ -53,6 +53,7 @@ static json_t *entries_json(const kva_file *file) {
     json_object_set_new(o, "stored_bytes", json_integer((json_int_t)e->stored));
     json_object_set_new(o, "bytes", json_integer((json_int_t)e->size));
     json_object_set_new(o, "kernels", json_integer(e->kernels));
+    if (e->in_data) json_object_set_new(o, "in_data", json_true());
     if (e->problem) json_object_set_new(o, "problem", text_json(e->problem));
     json_array_append_new(list, o);
   }

@@ -1,4 +1,5 @@
-/* The entries as cuobjdump lists them, so that the two can be compared line by line. */
+/* The entries as cuobjdump lists them, so that the two can be compared line by line. Those in plain data, which it does
+ * not list, have lines of another form ("data" for "file"). */
 #include <string.h>
 
 #include "audit.h"
@@ -15,7 +16,7 @@ static void base_name(const char *name, char *base, size_t size) {
 
 /* An archive's members are numbered through. */
 typedef struct numbers {
-  unsigned code, ptx;
+  unsigned code, ptx, data;
 } numbers;
 
 static void list_file(FILE *out, const kva_file *file, numbers *n) {
@@ -26,7 +27,9 @@ static void list_file(FILE *out, const kva_file *file, numbers *n) {
     kva_target shown = e->target;
     if (shown.suffix == 'f' && e->kind == KVA_KIND_CODE) shown.suffix = '\0'; /* cuobjdump's own habit */
     kva_target_text(shown, target);
-    if (e->kind == KVA_KIND_CODE && e->bare)
+    if (e->in_data && (e->kind == KVA_KIND_CODE || e->kind == KVA_KIND_PTX))
+      (void)fprintf(out, "%s data %4u: %s.%s\n", e->kind == KVA_KIND_CODE ? "ELF" : "PTX", ++n->data, base, target);
+    else if (e->kind == KVA_KIND_CODE && e->bare)
       (void)fprintf(out, "ELF file %4u: %s.%s.cubin\n", ++n->code, base, target);
     else if (e->kind == KVA_KIND_CODE)
       (void)fprintf(out, "ELF file %4u: %s.%u.%s.cubin\n", n->code + 1, base, n->code + 1, target), n->code++;
@@ -36,12 +39,12 @@ static void list_file(FILE *out, const kva_file *file, numbers *n) {
 }
 
 kv_status kva_tell_list(FILE *out, const kva_audit *audit, kv_error *err) {
-  numbers n = {0, 0};
+  numbers n = {0, 0, 0};
   const char *archive = "";
   size_t length = 0;
   for (size_t i = 0; i < audit->files; i++) {
     const char *name = audit->file[i].name, *slash = strrchr(name, '/'), *colon = strchr(slash ? slash : name, ':');
-    if (!colon || strncmp(name, archive, length) || (size_t)(colon - name) + 1 != length) n = (numbers){0, 0};
+    if (!colon || strncmp(name, archive, length) || (size_t)(colon - name) + 1 != length) n = (numbers){0, 0, 0};
     if (colon) (void)fprintf(out, "\nmember %s:\n", name);
     archive = colon ? name : "";
     length = colon ? (size_t)(colon - name) + 1 : 0;

@@ -51,6 +51,19 @@ static void tell_kind(FILE *out, const kva_file *file, unsigned kind, const char
   free(done);
 }
 
+/* What the table of architectures does not show: where fatbins lie, and what of them is not read. */
+static void tell_rest(FILE *out, const kva_file *file) {
+  uint64_t data = 0, lto = 0;
+  for (size_t i = 0; i < file->entries; i++) {
+    data += file->entry[i].in_data;
+    lto += file->entry[i].kind == KVA_KIND_LTO;
+  }
+  if (data)
+    (void)fprintf(out, "  %-13s %llu of %zu entries lie in plain data, where cuobjdump does not look; the library itself picks among them as it runs\n",
+                  "places", (unsigned long long)data, file->entries);
+  if (lto) (void)fprintf(out, "  %-13s kernels in LTO IR (%llu entries)\n", "not read", (unsigned long long)lto);
+}
+
 static void tell_kernel(FILE *out, const kva_audit *audit, const kva_file *file, const kva_judgement *j,
                         const kva_judged *k, char *text, size_t size) {
   kva_demangle(audit->names.text[k->name], text, size);
@@ -134,6 +147,7 @@ static kv_status tell_file(FILE *out, const kva_audit *audit, const kva_file *fi
   tell_kind(out, file, KVA_KIND_CODE, "machine code");
   tell_kind(out, file, KVA_KIND_PTX, "PTX");
   tell_kind(out, file, KVA_KIND_LTO, "LTO IR");
+  tell_rest(out, file);
   (void)fprintf(out, "  sm_%u: of %zu kernels in %zu families", tell->sm, j.kernels, j.groups);
   for (unsigned v = 0; v < KVA_VERDICTS; v++)
     if (count[v]) (void)fprintf(out, "; %llu %s", (unsigned long long)count[v], kva_verdict_name((kva_verdict)v));

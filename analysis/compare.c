@@ -33,14 +33,15 @@ typedef struct side {
   const char *path;
   uint64_t n, kernels, layouts;
   double *v[C_COLUMNS];
-  char *kernel, *layout;
-  size_t kernel_width, layout_width;
+  char *kernel, *layout, *program; /* program NULL: of an older or measured file */
+  size_t kernel_width, layout_width, program_width;
 } side;
 
 static void free_side(side *s) {
   for (int c = 0; c < C_COLUMNS; c++) free(s->v[c]);
   free(s->kernel);
   free(s->layout);
+  free(s->program);
 }
 
 /* Columns that older files lack: no interval. */
@@ -61,6 +62,15 @@ static kv_status drop_bounds(hid_t file, side *s, kv_error *err) {
   for (uint64_t i = 0; !st && i < s->n; i++)
     if (isnan(t7[i])) s->v[C_TIME][i] = NAN;
   free(t7);
+  return st;
+}
+
+static kv_status read_programs(hid_t file, side *s, kv_error *err) {
+  uint64_t n = 0;
+  if (H5Lexists(file, "kernels/program", H5P_DEFAULT) <= 0) return KV_OK;
+  kv_status st = kva_words(file, s->path, "kernels/program", &n, &s->program, &s->program_width, err);
+  if (!st && n != s->kernels)
+    st = kv_fail(err, KV_ERR_INPUT, "%s: /kernels/program has another length than /kernels/name", s->path);
   return st;
 }
 
@@ -97,6 +107,7 @@ static kv_status read_side(const char *path, side *s, char gpu[128], char status
   for (int c = C_TIME_LOW; !st && c < C_COLUMNS; c++) st = optional(file, s, c, err);
   if (!st) st = drop_bounds(file, s, err);
   if (!st) st = kva_words(file, path, "kernels/name", &s->kernels, &s->kernel, &s->kernel_width, err);
+  if (!st) st = read_programs(file, s, err);
   if (!st) st = kva_words(file, path, "layouts/name", &s->layouts, &s->layout, &s->layout_width, err);
   if (!st) st = check(s, err);
   (void)H5Fclose(file);
@@ -127,6 +138,10 @@ static bool time_of(const side *s, uint64_t i, bool measured, double t[3]) {
   return t[0] > 0 && isfinite(t[0]);
 }
 
+static void put_program(const side *s, uint64_t i, char to[160]) {
+  if (s->program) (void)snprintf(to, 160, "%.159s", s->program + (size_t)s->v[C_KERNEL][i] * s->program_width);
+}
+
 static bool make_pair(const side *a, uint64_t i, const side *b, uint64_t k, kva_pair *p) {
   double x[3], y[3];
   memset(p, 0, sizeof *p);
@@ -134,6 +149,10 @@ static bool make_pair(const side *a, uint64_t i, const side *b, uint64_t k, kva_
   if (!p->measured && (!time_of(a, i, false, x) || !time_of(b, k, false, y))) return false;
   (void)snprintf(p->kernel, sizeof p->kernel, "%.63s", kernel_of(a, i));
   (void)snprintf(p->layout, sizeof p->layout, "%.127s", layout_of(a, i));
+  if (!p->measured) {
+    put_program(a, i, p->program[0]);
+    put_program(b, k, p->program[1]);
+  }
   p->prefix = (uint64_t)a->v[C_PREFIX][i];
   p->heads = (uint32_t)a->v[C_HEADS][i];
   p->queries = (uint32_t)a->v[C_QUERIES][i];

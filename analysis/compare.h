@@ -16,6 +16,7 @@
 
 typedef struct kva_pair {
   char kernel[64], layout[128];
+  char program[2][160]; /* what modelled times were made of, before and after; "": measured, or an older file */
   uint64_t prefix;
   uint32_t heads, queries, batch;
   bool measured;

@@ -204,6 +204,8 @@ static kv_status write_points(const kva_step_point *point, uint64_t n, hid_t fil
   kv_status st = v && name ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory");
   for (uint64_t i = 0; !st && i < n; i++) name[i] = point[i].kernel;
   if (!st) st = kv_h5_write_strings(file, "points/kernel", n, name, "Attention kernel", err);
+  for (uint64_t i = 0; !st && i < n; i++) name[i] = point[i].program;
+  if (!st) st = kv_h5_write_strings(file, "points/program", n, name, "Program that the times were made of", err);
   for (size_t c = 0; !st && c < sizeof column / sizeof *column; c++) {
     for (uint64_t i = 0; i < n; i++) v[i] = column[c].get(&point[i]);
     st = kv_h5_write(file, column[c].name, H5T_IEEE_F64LE, n, v, column[c].units, column[c].about,

@@ -38,7 +38,7 @@ kv_status kva_step_profile(const char *path, double steps, const char *attention
 double kva_step_rest_time(const kva_step_rest *rest, uint64_t prefix); /* s */
 
 typedef struct kva_step_point {
-  char kernel[48];
+  char kernel[48], program[160]; /* and the program that its times were made of */
   uint64_t prefix;
   double attention, low, high, floor;     /* s a layer: modelled or measured, its interval, T0 */
   double step, step_low, step_high;       /* s */

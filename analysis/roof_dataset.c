@@ -142,11 +142,14 @@ static kv_status write_ceilings(const kva_run *run, hid_t file, kv_error *err) {
 
 static kv_status write_names(const kva_run *run, hid_t file, kv_error *err) {
   const char *kernel[KVA_MAX_KERNELS], *about[KVA_MAX_KERNELS], *resource[2 * KVM_RESOURCES],
-      *layout[1] = {run->layout_name};
+      *layout[1] = {run->layout_name}, *program[KVA_MAX_KERNELS];
+  char words[KVA_MAX_KERNELS][160];
   kva_point p = {0};
   for (uint32_t k = 0; k < run->kernels; k++) {
     kernel[k] = run->kernel[k].name;
     about[k] = run->kernel[k].description;
+    kva_program_words(run->point[k].program, words[k], sizeof words[k]);
+    program[k] = words[k];
   }
   for (int r = 0; r < 2 * KVM_RESOURCES; r++) {
     p.ladder.binding = (kvm_resource)(r % KVM_RESOURCES);
@@ -156,6 +159,9 @@ static kv_status write_names(const kva_run *run, hid_t file, kv_error *err) {
   kv_status st = kv_h5_write_strings(file, "kernels/name", run->kernels, kernel, "Kernel", err);
   if (!st)
     st = kv_h5_write_strings(file, "kernels/description", run->kernels, about, "What the kernel does", err);
+  if (!st)
+    st = kv_h5_write_strings(file, "kernels/program", run->kernels, program,
+                             "Program that the modelled times are made of, at the first prefix", err);
   if (!st)
     st = kv_h5_write_strings(file, "resources/name", 2 * KVM_RESOURCES, resource, "Resource that may bind",
                              err);

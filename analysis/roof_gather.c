@@ -22,6 +22,17 @@ static kv_status one_corner(const kvm_mem_params *p, const kvm_mem_rows *list, k
   return st;
 }
 
+/* A corner of the assumed values need not be the end of every result: the ends are the least and the most of the three. */
+static void order(kva_gather_range *r) {
+  const kvm_mem_gather a = r->slow, b = r->fast;
+  r->slow.ceiling = fmin(r->at.ceiling, fmin(a.ceiling, b.ceiling));
+  r->fast.ceiling = fmax(r->at.ceiling, fmax(a.ceiling, b.ceiling));
+  r->slow.contiguous = fmin(r->at.contiguous, fmin(a.contiguous, b.contiguous));
+  r->fast.contiguous = fmax(r->at.contiguous, fmax(a.contiguous, b.contiguous));
+  r->slow.scatter = fmax(r->at.scatter, fmax(a.scatter, b.scatter));
+  r->fast.scatter = fmin(r->at.scatter, fmin(a.scatter, b.scatter));
+}
+
 static kv_status range(const kvm_gpu *gpu, const kvm_mem_rows *list, kva_gather_range *r, kv_error *err) {
   kvm_mem_params p, slow, fast;
   kv_status st = kvm_mem_params_of(gpu, &p, err);
@@ -29,7 +40,9 @@ static kv_status range(const kvm_gpu *gpu, const kvm_mem_rows *list, kva_gather_
   if (!st) st = kvm_mem_corner(gpu, true, &fast, err);
   if (!st) st = one_corner(&p, list, &r->at, err);
   if (!st) st = one_corner(&slow, list, &r->slow, err);
-  return st ? st : one_corner(&fast, list, &r->fast, err);
+  if (!st) st = one_corner(&fast, list, &r->fast, err);
+  if (!st) order(r);
+  return st;
 }
 
 /* Scatter is 1 by definition; the ceiling is that of the rows. */

@@ -7,7 +7,7 @@
 #include "layout.h"
 #include "mem_model.h"
 
-/* Of one list: as described, and at the slow and the fast end of whatever is assumed. */
+/* Of one list: as described, and the slow and the fast end of that and of both ends of whatever is assumed. */
 typedef struct kva_gather_range {
   kvm_mem_gather at, slow, fast; /* scatter NaN: not modelled */
 } kva_gather_range;

@@ -17,6 +17,10 @@ double kva_point_bound(const kva_point *p) {
   return NAN;
 }
 
+bool kva_point_incomplete(const kva_point *p) {
+  return p->program && p->work.fits && p->work.chip[KVM_MMA] < 0.99 * p->useful.flops;
+}
+
 double kva_run_rows_bytes(const kva_run *run) {
   double most = 0;
   for (uint64_t i = 0; i < run->points; i++) {
@@ -118,6 +122,7 @@ static kv_status predict_point(kva_run *run, uint32_t kernel, const kvm_verify *
   kv_status st = KV_OK;
   *p = (kva_point){
       .kernel = kernel, .problem = *problem, .measured = NAN, .measured_low = NAN, .measured_high = NAN};
+  p->program = program && program->block.roles ? program : NULL;
   p->useful = kvm_structure_useful(k, problem);
   p->work =
       program ? kvm_declared_work(program, problem, run->gpu) : kvm_structure_work(k, problem, run->gpu);
@@ -246,6 +251,14 @@ static void judge_layout(kva_run *run) {
       fmax(g->slow.scatter, g->at.scatter));
 }
 
+/* Times of rows that no card of this kind can hold are times of nothing. */
+static void judge_memory(kva_run *run) {
+  const double need = kva_run_rows_bytes(run), have = kva_run_memory(run);
+  if (need > have)
+    add(run->verdict, sizeof run->verdict, " But it does not fit the GPU's memory: the rows of all %u layers take %.1f GB of %.1f GB.",
+        run->layers, need / 1e9, have / 1e9);
+}
+
 static void judge(kva_run *run, const kvm_verify *longest) {
   char time[32], words[KVA_BATCH_WORDS];
   size_t size = sizeof run->verdict;
@@ -267,6 +280,7 @@ static void judge(kva_run *run, const kvm_verify *longest) {
   else if (!first->work.fits)
     add(run->verdict, size, " No kernel fits: rows of this size need more shared memory.");
   judge_layout(run);
+  judge_memory(run);
 }
 
 /* The kernels of this project for the GPU's architecture, with a program where one is declared, and the
@@ -287,6 +301,14 @@ static void choose_kernels(kva_run *run) {
   run->kernel[run->kernels++] = run->own->structure;
 }
 
+/* Of several programs of a kernel the one that this problem takes says what the kernel does. */
+static void describe(kva_run *run, const kvm_verify *problem) {
+  for (uint32_t k = 0; k < run->kernels; k++) {
+    const kvm_declared *d = program_for(run, k, problem);
+    if (d && d->description[0]) run->kernel[k].description = d->description;
+  }
+}
+
 kv_status kva_run_predict(kva_run *run, const kvm_verify *problems, uint64_t n, kv_error *err) {
   const kvm_verify *longest = problems;
   kvm_time_memo memo = {0};
@@ -297,6 +319,7 @@ kv_status kva_run_predict(kva_run *run, const kvm_verify *problems, uint64_t n, 
     kvm_roofs_complete(&run->roofs, &run->timing);
   }
   choose_kernels(run);
+  describe(run, problems);
   run->point = calloc(n * run->kernels, sizeof *run->point);
   if (!run->point) return kv_fail(err, KV_ERR_MEMORY, "out of memory for %llu points", (unsigned long long)n);
   run->points = n * run->kernels;
@@ -316,6 +339,16 @@ void kva_run_free(kva_run *run) {
   free(run->point);
   run->point = NULL;
   run->points = 0;
+}
+
+void kva_program_words(const kvm_declared *d, char *text, size_t size) {
+  if (!d) {
+    (void)snprintf(text, size, "no program: structure alone");
+    return;
+  }
+  const char *by = strstr(d->source, "Triton") ? "Triton's " : strstr(d->source, "nvcc") ? "nvcc's " : "";
+  bool machine = *by || strstr(d->source, "machine code") || strstr(d->source, "instructions");
+  (void)snprintf(text, size, machine ? "%s, %smachine code for %s" : "%s, %sdeclared for %s", d->key, by, d->arch);
 }
 
 void kva_run_borrowed(const kva_run *run, char *text, size_t size) {

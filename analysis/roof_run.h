@@ -24,6 +24,7 @@ typedef struct kva_point {
   kvm_verify problem;
   kvm_useful useful;
   kvm_work work;
+  const kvm_declared *program; /* not owned: what the modelled time was made of; NULL: none, and no time */
   kvm_ladder ladder;
   bool raised; /* the program's time was below T4, and T4 stands for it */
   kvm_prediction
@@ -73,6 +74,8 @@ double kva_point_time(const kva_point *point);
 /* Where it gives none, the last rung of the ladder that is known (T4 mostly): no run takes less. NaN where a
  * time stands, nothing is known or the kernel does not fit. */
 double kva_point_bound(const kva_point *point);
+/* A kernel with a program that executes fewer matrix operations than are useful: work was left out of it. */
+bool kva_point_incomplete(const kva_point *point);
 /* B that the rows of all layers take, for the largest problem; and what the GPU has (NaN: not known). */
 double kva_run_rows_bytes(const kva_run *run);
 double kva_run_memory(const kva_run *run);
@@ -83,6 +86,10 @@ double kva_point_bandwidth(const kva_point *point);
 const char *kva_point_binding(const kva_point *point);
 /* Names of what the description lacks and the run would have used, "a, b"; "" for none. */
 void kva_run_missing(const kva_run *run, char *text, size_t size);
+
+/* Which program stands behind a time: "sglang_extend_32x32_sm120, Triton's machine code for sm_120", or that there is
+ * none. The file's name without .ini comes first. */
+void kva_program_words(const kvm_declared *program, char *text, size_t size);
 
 /* Kernels whose program is another architecture's machine code, "split_verify (sm_90)", ...; "" for none. */
 void kva_run_borrowed(const kva_run *run, char *text, size_t size);

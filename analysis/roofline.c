@@ -200,7 +200,8 @@ static const struct argp_option option_table[] = {
     {"layers", O_LAYERS, "N", 0, "layers of the model, recorded (61)", 0},
     {"layout", O_LAYOUT, "FILE", 0,
      "slots of real requests: a kvlayout-1 file of `kvsim replay --layout-out`", 0},
-    {"kernel", O_KERNEL, "FILE", 0, "one more kernel, declared as in models/kernels (models/README.md)", 0},
+    {"kernel", O_KERNEL, "NAME|FILE", 0,
+     "one more kernel: of models/kernels, or a declaration of your own (.ini, models/README.md)", 0},
     {0, 0, 0, 0, "Results", 3},
     {"output", 'o', "FILE", 0,
      "dataset (roofline-GPU.h5; with --json and --no-report none, unless something is measured)", 0},
@@ -379,6 +380,8 @@ static kv_status measure(const options *o, const kva_run *run, const kvm_verify 
   kva_layout layout = {0};
   kv_status st = roofline_measure_devices(&o->measure, run->gpu, devices, &count, why, 200, err);
   if (!st && !can_run(problem, why, 200)) st = KV_END;
+  if (st == KV_END && o->measure.counters)
+    return kv_fail(err, KV_ERR_DEVICE, "--counters: nothing is measured here, so nothing can be counted: %s", why);
   if (st) return st;
   if (o->dry_run) {
     print_dry(o, run, devices, count);

@@ -192,7 +192,7 @@ int roofline_audit(int argc, char **argv) {
       {"source", O_SOURCE, "DIR", 0, "compare with what the build files there ask nvcc for", 0},
       {"diff", O_DIFF, 0, 0, "compare two versions: roofline audit --diff A B", 0},
       {"check", O_CHECK, 0, 0, "exit status 1 if a kernel looked at does not run on the GPU", 0},
-      {"list", O_LIST, 0, 0, "only the entries, as cuobjdump --list-elf --list-ptx lists them", 0},
+      {"list", O_LIST, 0, 0, "only the entries, as cuobjdump --list-elf --list-ptx lists them; those it misses, in plain data, as `ELF data`, `PTX data`", 0},
       {"json", O_JSON, 0, 0, "JSON on stdout (schema audit-1)", 0},
       {"output", 'o', "FILE", 0, "dataset (audit-1)", 0},
       {"quiet", 'q', 0, 0, "no progress on stderr", 0},

@@ -164,6 +164,13 @@ static kv_status check_only(const options *o, kv_error *err) {
   return KV_OK;
 }
 
+static kv_status check_built(const options *o, kv_error *err) {
+  if (kvk_cuda_built()) return KV_OK;
+  return kv_fail(err, KV_ERR_DEVICE,
+                 "--%s: this kvroof was built without nvcc, so it has no microbenchmarks; install the CUDA toolkit and "
+                 "rebuild, or take a dataset that is there with --from FILE", o->list ? "list" : "dry-run");
+}
+
 static void print_list(void) {
   for (size_t i = 0; i < kvk_ceiling_count(); i++) {
     const kvk_ceiling *e = kvk_ceiling_at(i);
@@ -402,6 +409,7 @@ static kv_status run(int argc, char **argv, kv_error *err) {
   error_t parsed = argp_parse(&argp, argc, argv, 0, NULL, &o);
   kv_status st = o.status;
   if (!st && parsed) st = kv_fail(err, KV_ERR_USAGE, "see --help");
+  if (!st && (o.list || (o.dry_run && !o.from))) st = check_built(&o, err);
   if (!st) st = check_only(&o, err);
   if (!st && o.list) {
     print_list();
@@ -410,7 +418,9 @@ static kv_status run(int argc, char **argv, kv_error *err) {
   if (!st && !o.dry_run) st = kv_cli_not_input(o.out, o.from, "dataset of --from", err);
   if (!st && !o.dry_run) st = kv_cli_not_input(o.out, o.layout, "layout", err);
   if (!st && o.layout) st = kva_layout_read(o.layout, &layout, err);
-  if (!st && o.dry_run) {
+  if (!st && o.dry_run && o.from) {
+    printf("memory model beside what %s has, into %s\n", o.from, o.out);
+  } else if (!st && o.dry_run) {
     for (size_t i = 0; i < kvk_ceiling_count(); i++)
       if (wanted(&o, kvk_ceiling_at(i)->name))
         printf("%-10s %s\n", kvk_ceiling_at(i)->name, kvk_ceiling_at(i)->what);

@@ -53,6 +53,16 @@ static const char *word(int verdict) {
   return verdict > 0 ? "slower" : verdict < 0 ? "faster" : "undecided";
 }
 
+/* One name, two programs: the ratio is then of the programs too. */
+static void print_programs(const kva_comparison *c) {
+  for (size_t i = 0; i < c->n; i++) {
+    const kva_pair *p = &c->pair[i];
+    bool told = !p->program[0][0] || !p->program[1][0] || !strcmp(p->program[0], p->program[1]);
+    for (size_t k = 0; !told && k < i; k++) told = !strcmp(c->pair[k].kernel, p->kernel);
+    if (!told) printf("%s: two programs: before %s; after %s\n", p->kernel, p->program[0], p->program[1]);
+  }
+}
+
 static void print_table(const options *o, const kva_comparison *c) {
   for (int i = 0; i < 2; i++)
     printf("%-7s %s: %s (%s)\n", i ? "after" : "before", o->file[i], c->gpu[i], c->status[i]);
@@ -70,6 +80,7 @@ static void print_table(const options *o, const kva_comparison *c) {
          c->slower, c->undecided, c->mean);
   if (c->only[0] || c->only[1]) printf("; %zu points only before, %zu only after", c->only[0], c->only[1]);
   printf("\n");
+  print_programs(c);
 }
 
 static kv_status print_json(const kva_comparison *c, kv_error *err) {
@@ -77,7 +88,8 @@ static kv_status print_json(const kva_comparison *c, kv_error *err) {
   for (size_t i = 0; i < c->n; i++) {
     const kva_pair *p = &c->pair[i];
     (void)json_array_append_new(
-        points, json_pack("{s:s, s:s, s:I, s:i, s:b, s:f, s:f, s:f, s:f, s:f, s:s}", "kernel", p->kernel,
+        points, json_pack("{s:s, s:s, s:s, s:s, s:I, s:i, s:b, s:f, s:f, s:f, s:f, s:f, s:s}", "kernel", p->kernel,
+                          "program_before", p->program[0], "program_after", p->program[1],
                           "layout", p->layout, "prefix", (json_int_t)p->prefix, "heads", (int)p->heads,
                           "measured", p->measured, "before_s", p->before, "after_s", p->after, "ratio",
                           p->ratio, "ratio_low", p->low, "ratio_high", p->high, "verdict", word(p->verdict)));

@@ -7,15 +7,45 @@
 
 #include "cli.h"
 
+static bool every_run_has(const char *name) {
+  bool has = false;
+  for (unsigned i = 0; i < KVM_KERNELS; i++) has |= !strcmp(kvm_kernel(i, 90).name, name);
+  return has;
+}
+
 /* Rows of two kernels of one name could not be told apart. */
 static kv_status check_name(const roofline_model *model, const char *path, kv_error *err) {
   const char *name = model->own->name;
-  bool taken = false;
-  for (unsigned i = 0; i < KVM_KERNELS; i++) taken |= !strcmp(kvm_kernel(i, 90).name, name);
+  bool taken = every_run_has(name);
   for (size_t i = 0; i < model->declared.n; i++) taken |= !strcmp(model->declared.kernel[i]->name, name);
   if (!taken) return KV_OK;
   return kv_fail(err, KV_ERR_INPUT, "%s: [kernel] name: '%s' is a kernel of models/kernels; give yours another name",
                  path, name);
+}
+
+bool kva_is_declaration(const char *name) {
+  size_t n = name ? strlen(name) : 0;
+  return (n > 4 && !strcmp(name + n - 4, ".ini")) || (name && strchr(name, '/'));
+}
+
+/* The program that a name means: a file's name without .ini, or a kernel's name in the variant for this GPU. NULL in
+ * *own for a kernel that every run has. */
+static kv_status find_named(const roofline_model *model, const kvm_gpu *gpu, const kvm_declared **own, kv_error *err) {
+  const kvm_declared *found = kvm_declared_find(&model->declared, model->named, kvm_gpu_sm(gpu), 0);
+  char names[600] = "";
+  *own = NULL;
+  if (every_run_has(model->named)) return KV_OK;
+  if (found && !strcmp(found->name, model->named)) *own = found;
+  for (size_t i = 0; !*own && i < model->declared.n; i++) {
+    const kvm_declared *d = model->declared.kernel[i];
+    if (!strcmp(d->key, model->named) && !every_run_has(d->name)) *own = d;
+    size_t n = strlen(names);
+    if (!every_run_has(d->name) && (!i || strcmp(d->name, model->declared.kernel[i - 1]->name) != 0))
+      (void)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", d->name);
+  }
+  if (*own) return KV_OK;
+  return kv_fail(err, KV_ERR_USAGE, "--kernel %.60s: no kernel of that name; there are extend_serial, split_per_head, split_verify, %s; a declaration of "
+                 "your own is a file, NAME.ini", model->named, names);
 }
 
 kv_status roofline_model_load(const char *own, roofline_model *model, kv_error *err) {
@@ -25,8 +55,9 @@ kv_status roofline_model_load(const char *own, roofline_model *model, kv_error *
   if (!st) st = kvm_declared_load_all(folder, &model->declared, err);
   if (!st) st = kv_cli_share("models/pipes", folder, sizeof folder, err);
   if (!st) st = kvm_gpus_load(folder, &model->pipes, err);
-  if (!st && own) st = kvm_declared_load(own, &model->own, err);
-  if (!st && own) st = check_name(model, own, err);
+  if (own && !kva_is_declaration(own)) model->named = own;
+  else if (own && !st) st = kvm_declared_load(own, &model->own, err);
+  if (!st && model->own) st = check_name(model, own, err);
   if (st) roofline_model_free(model);
   return st;
 }
@@ -103,7 +134,8 @@ kv_status roofline_model_use(roofline_model *model, const kvm_gpus *gpus, const 
   run->declared = &model->declared;
   run->own = model->own;
   run->given = true;
-  kv_status st = roofline_model_timing(model, gpus, run->gpu, calibration, &run->roofs, &run->timing, err);
+  kv_status st = model->named ? find_named(model, run->gpu, &run->own, err) : KV_OK;
+  if (!st) st = roofline_model_timing(model, gpus, run->gpu, calibration, &run->roofs, &run->timing, err);
   if (!st && model->calibrated.values)
     (void)snprintf(run->status, sizeof run->status, "modelled, calibrated on %.200s",
                    model->calibrated.status + (strncmp(model->calibrated.status, "measured: ", 10) ? 0 : 10));

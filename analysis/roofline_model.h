@@ -10,12 +10,15 @@
 typedef struct roofline_model {
   kvm_declared_set declared; /* models/kernels */
   kvm_gpus pipes;            /* models/pipes */
-  kvm_declared *own;         /* of --kernel; NULL: none */
+  kvm_declared *own;         /* of --kernel FILE; NULL: none */
+  const char *named;         /* of --kernel NAME; NULL: none. Not owned */
   kva_calibrated calibrated; /* values 0: none */
   char calibration[4400];    /* the file it came from; "" with none */
 } roofline_model;
 
-/* `own` is a file of the user's, or NULL. On failure nothing is held. */
+bool kva_is_declaration(const char *name); /* whether --kernel names a file: it ends in .ini; NULL: no */
+/* `own` is a file of the user's (.ini), the name of a kernel or program of models/kernels, or NULL. On failure nothing
+ * is held. */
 kv_status roofline_model_load(const char *own, roofline_model *model, kv_error *err);
 void roofline_model_free(roofline_model *model);
 /* Roofs and timing of a GPU: its description and pipes, then a calibration: the file `calibration`, or where
@@ -24,7 +27,8 @@ void roofline_model_free(roofline_model *model);
  * calibration's product name: KV_ERR_INPUT where it is another of them. */
 kv_status roofline_model_timing(roofline_model *model, const kvm_gpus *gpus, const kvm_gpu *gpu,
                                 const char *calibration, kvm_roofs *roofs, kvm_timing *timing, kv_error *err);
-/* Gives a run its programs, roofs, timing and status; run->gpu must be set. */
+/* Gives a run its programs, roofs, timing and status; run->gpu must be set. A program that was named becomes the run's
+ * own one, in the variant for that GPU, unless it is of a kernel that every run has. KV_ERR_USAGE: no such name. */
 kv_status roofline_model_use(roofline_model *model, const kvm_gpus *gpus, const char *calibration,
                              kva_run *run, kv_error *err);
 

@@ -56,8 +56,8 @@ static void print_range(const char *name, const kva_gather_range *g) {
   printf("  %-10s %16s  %.2f of the time of as many rows side by side, %s", name, rate(g->at.ceiling, "B/s", text),
          g->at.scatter, rate(g->at.contiguous, "B/s", like));
   if (g->slow.scatter != g->fast.scatter)
-    printf(" (%.2f to %.2f; %.3f to %.3f TB/s)", fmin(g->fast.scatter, g->at.scatter),
-           fmax(g->slow.scatter, g->at.scatter), g->slow.ceiling / 1e12, g->fast.ceiling / 1e12);
+    printf(" (%.2f to %.2f; %.3f to %.3f TB/s)", g->fast.scatter, g->slow.scatter, g->slow.ceiling / 1e12,
+           g->fast.ceiling / 1e12);
   printf("\n");
 }
 
@@ -68,6 +68,9 @@ static void print_gather(const kva_run *run) {
   if (g->kind == KVM_UNKNOWN) return;
   print_range(run->contiguous ? "contiguous" : "layout", &g->layout);
   print_range("random", &g->random);
+  if (strstr(run->status, "calibrated on"))
+    printf("  of the card that the memory model describes, not of the one that the ceilings above were measured on: cards of a "
+           "kind lie up to 10 %% apart (models/README.md)\n");
   if (!run->contiguous && g->layout.at.contiguous < 0.95 * g->random.at.contiguous)
     printf("  the layout's %llu rows are too few to keep the memory busy; random rows are of a list that does\n",
            (unsigned long long)run->layout_tokens);
@@ -116,12 +119,36 @@ static void print_point(const kva_run *run, const kva_point *p) {
          p->work.fits ? kva_point_binding(p) : "does not fit: shared memory");
 }
 
+/* Which program stands behind each kernel's times. */
+static void print_programs(const kva_run *run) {
+  char words[160];
+  for (uint64_t i = 0; i < run->points; i++) {
+    const kva_point *p = &run->point[i];
+    bool told = !p->program;
+    for (uint64_t k = 0; !told && k < i; k++) told = run->point[k].kernel == p->kernel && run->point[k].program == p->program;
+    if (told) continue;
+    kva_program_words(p->program, words, sizeof words);
+    printf("%-15s program: %s\n", run->kernel[p->kernel].name, words);
+  }
+}
+
 static void print_raised(const kva_run *run) {
   for (uint64_t i = 0; i < run->points; i++)
     if (run->point[i].raised)
       printf("%s, %llu tokens: its program takes less than its work needs (T4), which stands for it: is all of the work "
              "in it?\n",
              run->kernel[run->point[i].kernel].name, (unsigned long long)run->point[i].problem.longest);
+}
+
+/* A program that leaves products out has a time below what they need. */
+static void print_incomplete(const kva_run *run) {
+  for (uint64_t i = 0; i < run->points; i++) {
+    const kva_point *p = &run->point[i];
+    if (kva_point_incomplete(p))
+      printf("%s, %llu tokens: its program executes %.1f GFLOP of the %.1f that are useful: are all matrix products (mma) "
+             "in it?\n", run->kernel[p->kernel].name, (unsigned long long)p->problem.longest,
+             p->work.chip[KVM_MMA] / 1e9, p->useful.flops / 1e9);
+  }
 }
 
 /* Shares and gains of the modelled points, a line each. */
@@ -158,7 +185,9 @@ void roofline_print_table(const kva_run *run, const char *note) {
          "blocks", "FLOP/B", "link MB", "exec GFLOP", "T0 floor", "T2 work", "T4 placed", "T5 serial",
          "T7 whole", "all layers", "GB/s", "bound by");
   for (uint64_t i = 0; i < run->points; i++) print_point(run, &run->point[i]);
+  print_programs(run);
   print_raised(run);
+  print_incomplete(run);
   print_causes(run);
   printf("\n%s\n", run->verdict);
 }
@@ -209,13 +238,16 @@ static json_t *causes_json(const kva_point *p) {
 
 static json_t *point_json(const kva_run *run, const kva_point *p) {
   json_t *ladder = json_array();
+  char words[160];
+  kva_program_words(p->program, words, sizeof words);
   for (int i = 0; i < 8; i++) (void)json_array_append_new(ladder, number(p->ladder.t[i]));
   return json_pack(
-      "{s:s, s:I, s:I, s:b, s:i, s:i, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, "
+      "{s:s, s:s, s:I, s:I, s:b, s:b, s:i, s:i, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, "
       "s:s, "
       "s:o, s:s}",
-      "kernel", run->kernel[p->kernel].name, "prefix", (json_int_t)p->problem.longest, "blocks",
-      (json_int_t)p->work.blocks, "fits", p->work.fits, "splits", (int)p->work.splits, "blocks_per_sm",
+      "kernel", run->kernel[p->kernel].name, "program", words, "prefix", (json_int_t)p->problem.longest, "blocks",
+      (json_int_t)p->work.blocks, "fits", p->work.fits, "work_incomplete",
+      (int)kva_point_incomplete(p), "splits", (int)p->work.splits, "blocks_per_sm",
       (int)p->work.blocks_per_sm, "useful_bytes", p->useful.bytes, "useful_kv_bytes", p->useful.kv_bytes,
       "useful_flops", p->useful.flops, "intensity", p->useful.intensity, "work", work_json(p->work.chip),
       "work_busiest_sm", work_json(p->work.sm), "ladder_s", ladder, "time_s", number(kva_point_time(p)),

@@ -35,7 +35,7 @@ typedef struct options {
   uint64_t heads, queries, layers, batch, prefix[MAX_PREFIXES];
   size_t prefixes;
   double base, steps, accepted;
-  bool json, quiet;
+  bool json, quiet, based; /* --base-ms was given */
   kv_error err;
 } options;
 
@@ -70,7 +70,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
     case O_QUERIES: count(o, arg, "--queries", 4096, &o->queries); return 0;
     case O_BATCH: count(o, arg, "--batch", 65536, &o->batch); return 0;
     case O_LAYERS: count(o, arg, "--layers", 100000, &o->layers); return 0;
-    case O_BASE: real(o, arg, "--base-ms", 0, &o->base); return 0;
+    case O_BASE:
+      o->based = true;
+      real(o, arg, "--base-ms", 0, &o->base);
+      return 0;
     case O_STEPS: real(o, arg, "--steps", 1, &o->steps); return 0;
     case O_ACCEPT: real(o, arg, "--accepted", 1, &o->accepted); return 0;
     case O_PREFIX:
@@ -115,6 +118,10 @@ static kv_status read_rest(const options *o, kva_step_rest *rest, double *left_o
   *left_out = NAN;
   if (o->components && o->profile)
     return kv_fail(err, KV_ERR_USAGE, "--components and --profile: give one of them");
+  if (o->based && (o->components || o->profile))
+    return kv_fail(err, KV_ERR_USAGE, "--base-ms and --%s: both say what the rest of the step takes; give one of them%s",
+                   o->components ? "components" : "profile",
+                   o->components ? ", or put a line `rest MS` into the file" : "");
   if (o->components) return kva_step_read(o->components, rest, err);
   if (o->profile) return kva_step_profile(o->profile, o->steps, o->attention, rest, left_out, err);
   memset(rest, 0, sizeof *rest);
@@ -123,11 +130,6 @@ static kv_status read_rest(const options *o, kva_step_rest *rest, double *left_o
   rest->component[0].fixed = o->base * 1e-3;
   (void)snprintf(rest->source, sizeof rest->source, "--base-ms %g", o->base);
   return KV_OK;
-}
-
-static bool is_file(const char *name) {
-  size_t n = name ? strlen(name) : 0;
-  return n > 4 && !strcmp(name + n - 4, ".ini");
 }
 
 static kv_status predict(const options *o, kva_run *run, kv_error *err) {
@@ -149,10 +151,7 @@ static kv_status predict(const options *o, kva_run *run, kv_error *err) {
 static size_t collect(const options *o, const kva_run *run, const kva_step_rest *rest, kva_step_point *to) {
   size_t n = 0;
   for (uint32_t k = 0; k < run->kernels; k++) {
-    const char *name = run->program[k] ? run->program[k]->name : "";
-    bool wanted = !o->kernel ||
-                  (is_file(o->kernel) ? run->program[k] == run->own
-                                      : !strcmp(o->kernel, name) || !strcmp(o->kernel, run->kernel[k].name));
+    bool wanted = !o->kernel || (run->own ? k + 1 == run->kernels : !strcmp(o->kernel, run->kernel[k].name));
     for (uint64_t i = 0; wanted && i < run->points; i++) {
       const kva_point *p = &run->point[i];
       if (p->kernel != k || !p->prediction.known || run->kernel[k].grid == KVM_GRID_ELEMENTS) continue;
@@ -162,10 +161,29 @@ static size_t collect(const options *o, const kva_run *run, const kva_step_rest 
                                .high = p->prediction.high,
                                .floor = p->ladder.t[0]};
       (void)snprintf(to[n].kernel, sizeof to[n].kernel, "%.47s", run->kernel[k].name);
+      kva_program_words(p->program, to[n].program, sizeof to[n].program);
       kva_step_sum(&to[n++], (uint32_t)o->layers, rest, o->accepted);
     }
   }
   return n;
+}
+
+/* Why no row has a time. */
+static kv_status no_time(const options *o, const kva_run *run, kv_error *err) {
+  const kva_point *last = &run->point[run->kernels - 1];
+  if (run->own && !last->work.fits)
+    return kv_fail(err, KV_ERR_USAGE, "--kernel %s: it does not fit: its blocks take %u B of shared memory, those of %s may have %.0f",
+                   o->kernel, run->own->structure.shared_bytes, run->gpu->key,
+                   kvm_gpu_number(run->gpu, "smem_per_block_optin"));
+  return kv_fail(err, KV_ERR_USAGE, "--kernel: no kernel%s%s has a modelled time on this GPU", o->kernel ? " " : "",
+                 o->kernel ? o->kernel : "");
+}
+
+static void print_memory(const kva_run *run) {
+  const double need = kva_run_rows_bytes(run), have = kva_run_memory(run);
+  if (need > have)
+    printf("\nmemory   does not fit: the rows of all %u layers take %.1f GB, the card has %.1f GB", run->layers, need / 1e9,
+           have / 1e9);
 }
 
 static void print_table(const options *o, const kva_run *run, const char *note, const kva_step_rest *rest,
@@ -179,6 +197,7 @@ static void print_table(const options *o, const kva_run *run, const char *note, 
     printf("%s %s %.3f ms%s", i ? "," : "", rest->component[i].name, rest->component[i].fixed * 1e3,
            rest->component[i].per_token > 0 ? " + context" : "");
   if (!isnan(left_out)) printf("; its attention, %.3f ms a step, is replaced by the model's", left_out * 1e3);
+  print_memory(run);
   printf("\n\n%-16s %9s %12s %10s %10s %23s %10s %8s %14s\n", "kernel", "context", "a layer ms", "rest ms",
          "step ms", "interval ms", "tokens/s", "share", "at floor ms");
   for (size_t i = 0; i < n; i++) {
@@ -188,6 +207,9 @@ static void print_table(const options *o, const kva_run *run, const char *note, 
            (unsigned long long)p[i].prefix, p[i].attention * 1e3, kva_step_rest_time(rest, p[i].prefix) * 1e3,
            p[i].step * 1e3, range, p[i].tokens, 100 * p[i].share, p[i].best * 1e3);
   }
+  for (size_t i = 0; i < n; i++)
+    if (!i || strcmp(p[i].kernel, p[i - 1].kernel) != 0 || strcmp(p[i].program, p[i - 1].program) != 0)
+      printf("%-16s program: %s\n", p[i].kernel, p[i].program);
 }
 
 static kv_status print_json(const options *o, const kva_run *run, const kva_step_rest *rest,
@@ -195,7 +217,7 @@ static kv_status print_json(const options *o, const kva_run *run, const kva_step
   json_t *points = json_array(), *parts = json_array();
   for (size_t i = 0; i < n; i++)
     (void)json_array_append_new(
-        points, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "kernel", p[i].kernel, "prefix",
+        points, json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "kernel", p[i].kernel, "program", p[i].program, "prefix",
                           (json_int_t)p[i].prefix, "attention_s", p[i].attention, "step_s", p[i].step,
                           "step_low_s", p[i].step_low, "step_high_s", p[i].step_high, "tokens_per_s",
                           p[i].tokens, "attention_share", p[i].share, "step_at_floor_s", p[i].best));
@@ -204,8 +226,8 @@ static kv_status print_json(const options *o, const kva_run *run, const kva_step
         parts, json_pack("{s:s, s:f, s:f}", "name", rest->component[i].name, "fixed_s",
                          rest->component[i].fixed, "per_token_s", rest->component[i].per_token));
   json_t *root =
-      json_pack("{s:s, s:i, s:s, s:s, s:i, s:f, s:s, s:o, s:o}", "schema", "roofline-step", "schema_version",
-                1, "status", run->status, "gpu", run->gpu->key, "layers", (int)o->layers, "accepted",
+      json_pack("{s:s, s:i, s:b, s:s, s:s, s:i, s:f, s:s, s:o, s:o}", "schema", "roofline-step", "schema_version",
+                1, "rows_fit_memory", !(kva_run_rows_bytes(run) > kva_run_memory(run)), "status", run->status, "gpu", run->gpu->key, "layers", (int)o->layers, "accepted",
                 o->accepted, "rest_source", rest->source, "components", parts, "points", points);
   if (!root) return kv_fail(err, KV_ERR_INTERNAL, "the result cannot be written as JSON");
   (void)json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
@@ -220,7 +242,7 @@ static kv_status check_options(const options *o, kv_error *err) {
   } input[] = {{o->components, "file of --components"},
                {o->profile, "profile"},
                {o->calibration, "calibration"},
-               {is_file(o->kernel) ? o->kernel : NULL, "kernel"}};
+               {kva_is_declaration(o->kernel) ? o->kernel : NULL, "kernel"}};
   kv_status st = KV_OK;
   if (o->accepted > (double)o->queries + 1)
     return kv_fail(err, KV_ERR_USAGE,
@@ -247,7 +269,7 @@ static kv_status step(options *o, const char *command, kv_error *err) {
   if (!st) st = read_rest(o, &rest, &left_out, err);
   if (!st) st = roofline_gpu_choose(o->gpu, &chosen, err);
   run.gpu = chosen.gpu;
-  if (!st) st = roofline_model_load(is_file(o->kernel) ? o->kernel : NULL, &model, err);
+  if (!st) st = roofline_model_load(o->kernel, &model, err);
   if (!st) st = roofline_model_use(&model, &chosen.all, o->calibration, &run, err);
   if (!st) st = predict(o, &run, err);
   if (!st && model.own && model.own->unset[0] && !o->quiet)
@@ -255,9 +277,7 @@ static kv_status step(options *o, const char *command, kv_error *err) {
   point = st ? NULL : calloc(run.points + 1, sizeof *point);
   size_t n = point ? collect(o, &run, &rest, point) : 0;
   if (!st && !point) st = kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  if (!st && !n)
-    st = kv_fail(err, KV_ERR_USAGE, "--kernel: no kernel%s%s has a modelled time on this GPU",
-                 o->kernel ? " " : "", o->kernel ? o->kernel : "");
+  if (!st && !n) st = no_time(o, &run, err);
   if (!st && o->json) st = print_json(o, &run, &rest, point, n, err);
   else if (!st) print_table(o, &run, chosen.note, &rest, left_out, point, n);
   if (!st && o->output) {

@@ -33,10 +33,10 @@ plot DATA.'/explanations.tsv' skip 1 using 2 fs solid 0.3 lc rgb colour(1) title
 
 unset logscale
 set title "the ladder, modelled" font FACE.":Bold,11"
-set yrange [0:*]
+set yrange [0:4.5]
 set xtics ("place-\nment" 0, "work" 1, "serial" 2, "expo-\nsed m." 3, "scat-\nter" 4, "over-\nhead" 5) font FACE.",9.5"
 set ylabel "share (nats)"
-plot DATA.'/ladder.tsv' skip 1 using 2 fs solid 0.4 lc rgb colour(0) title "H200", \
-     '' skip 1 using 3 fs pattern 4 lc rgb colour(1) title "RTX PRO 6000"
+plot DATA.'/ladder.tsv' skip 1 using 2 fs solid 0.4 lc rgb colour(0) title "H200, tile 32 x 64", \
+     '' skip 1 using 3 fs pattern 4 lc rgb colour(1) title "RTX PRO 6000, tile 32 x 32"
 unset multiplot
 set output

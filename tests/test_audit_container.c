@@ -229,6 +229,82 @@ static void a_file_without_sections_is_searched(void) {
   free(data);
 }
 
+/* full.so with its section called otherwise: what libraries look like that keep fatbins as data. */
+static char *fatbins_as_data(size_t *size) {
+  char *data = read_file(kv_source("tests/golden/audit/full.so"), size);
+  CU_ASSERT_PTR_NOT_NULL_FATAL(data);
+  for (char *at = data; (at = memmem(at, (size_t)(data + *size - at), ".nv_fatbin", 11)); at++) memcpy(at, ".some_data", 10);
+  return data;
+}
+
+static void fatbins_in_plain_data_are_found(void) {
+  size_t size = 0, listed = 0;
+  char *data = fatbins_as_data(&size), *text = NULL;
+  kva_audit audit = {0};
+  kva_collect_options options = {.code = true, .threads = 1};
+  kv_error err;
+  CU_ASSERT_EQUAL(kva_audit_add_memory(&audit, "x.so", (unsigned char *)data, size, &options, &err), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(audit.files, 1);
+  CU_ASSERT_EQUAL(audit.problems, 0);
+  CU_ASSERT_EQUAL(audit.file[0].origin, KVA_LINKED);
+  CU_ASSERT_EQUAL_FATAL(audit.file[0].entries, 5);
+  for (size_t i = 0; i < 5; i++) CU_ASSERT(audit.file[0].entry[i].in_data);
+  CU_ASSERT_EQUAL(audit.names.count, 8);
+  FILE *out = open_memstream(&text, &listed);
+  CU_ASSERT_EQUAL(kva_tell_list(out, &audit, &err), KV_OK);
+  (void)fclose(out);
+  CU_ASSERT_PTR_NULL(strstr(text, " file ")); /* the form of cuobjdump's lines, which has none of these */
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "PTX data"));
+  free(text);
+  text = NULL;
+  const kva_tell t = {.sm = 120};
+  CU_ASSERT_EQUAL(kva_audit_families(&audit, &err), KV_OK);
+  out = open_memstream(&text, &listed);
+  CU_ASSERT_EQUAL(kva_tell_json(out, &audit, &t, &err), KV_OK);
+  (void)fclose(out);
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "\"in_data\""));
+  free(text);
+  text = NULL;
+  out = open_memstream(&text, &listed);
+  CU_ASSERT_EQUAL(kva_tell_text(out, &audit, &t, &err), KV_OK);
+  (void)fclose(out);
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "5 of 5 entries lie in plain data"));
+  free(text);
+  kva_audit_free(&audit);
+  free(data);
+}
+
+/* The magic number alone, or with a header that nothing follows, is no fatbin in plain data, and no damage. */
+static void magic_numbers_by_chance_are_passed_over(void) {
+  size_t size = 0;
+  char *data = fatbins_as_data(&size);
+  static const unsigned char magic[] = {0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0};
+  char *first = memmem(data, size, magic, sizeof magic);
+  kva_collect_options options = {.code = true, .threads = 1};
+  kv_error err;
+  CU_ASSERT_PTR_NOT_NULL_FATAL(first);
+  for (int what = 0; what < 3; what++) {
+    kva_audit audit = {0};
+    unsigned char saved[48];
+    memcpy(saved, first, sizeof saved);
+    if (what == 0) first[16] = 77;              /* an unknown kind */
+    if (what == 1) first[4] = 9;                /* another version */
+    if (what == 2) memset(first + 44, 0xff, 4); /* no target has this number */
+    CU_ASSERT_EQUAL(kva_audit_add_memory(&audit, "x.so", (unsigned char *)data, size, &options, &err), KV_OK);
+    CU_ASSERT_EQUAL(audit.problems, 0);
+    CU_ASSERT(!audit.files || audit.file[0].entries < 5);
+    kva_audit_free(&audit);
+    memcpy(first, saved, sizeof saved);
+  }
+  memset(first + 8, 0x7f, 7); /* a fatbin whose size lies, with a good first entry */
+  kva_audit audit = {0};
+  CU_ASSERT_EQUAL(kva_audit_add_memory(&audit, "x.so", (unsigned char *)data, size, &options, &err), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(audit.problems, 1);
+  CU_ASSERT_PTR_NOT_NULL(strstr(audit.problem[0], "reaches past its section"));
+  kva_audit_free(&audit);
+  free(data);
+}
+
 static void bombs_and_lying_sizes_are_refused(void) {
   static unsigned char zeros[1 << 20], packed[1 << 15];
   size_t n = ZSTD_compress(packed, sizeof packed, zeros, sizeof zeros, 19);
@@ -376,6 +452,19 @@ static void the_toolkits_libraries_list_as_recorded(void) {
   printf("(%zu recorded libraries here) ", compared);
 }
 
+/* cuFFT 13 of one size, where it is: the 23,983 fatbins of its .ldata. cuobjdump 13.5 lists the same 3,124 cubins and 8,131
+ * PTX texts once they lie in a section called .nv_fatbin. */
+static void cuffts_data_is_found(void) {
+  static const char path[] = "/usr/local/cuda/lib64/libcufft.so.12";
+  struct stat sb;
+  if (stat(path, &sb) != 0 || sb.st_size != 286542352) return;
+  char *out;
+  CU_ASSERT_EQUAL(kv_run(&out, NULL, "%s audit --list -q %s | cut -c1-8 | sort | uniq -c | tr -s ' ' | tr '\\n' ';'",
+                         kv_program("roofline"), path), 0);
+  CU_ASSERT_STRING_EQUAL(out, " 3124 ELF data; 1 ELF file; 8131 PTX data;");
+  free(out);
+}
+
 void suite_audit_container(void) {
   static const kv_test_case cases[] = {{"lists as cuobjdump", entries_are_those_of_cuobjdump},
                                        {"resources", kernels_have_their_resources},
@@ -383,10 +472,13 @@ void suite_audit_container(void) {
                                        {"wheels and folders", wheels_and_folders_are_walked},
                                        {"crafted fatbin", a_crafted_fatbin_is_read},
                                        {"no section table", a_file_without_sections_is_searched},
+                                       {"fatbins in plain data", fatbins_in_plain_data_are_found},
+                                       {"magic by chance", magic_numbers_by_chance_are_passed_over},
                                        {"bombs", bombs_and_lying_sizes_are_refused},
                                        {"lying headers", headers_that_lie_are_told},
                                        {"cut and changed files", cut_and_changed_files_end_quietly},
                                        {"PTX text", ptx_is_read_by_statement},
+                                       {"cuFFT", cuffts_data_is_found},
                                        {"recorded libraries", the_toolkits_libraries_list_as_recorded},
                                        {NULL, NULL}};
   kv_suite("audit_container", cases);

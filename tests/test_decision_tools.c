@@ -159,6 +159,8 @@ static void the_told_step_is_met(void) {
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components rest -o ./rest"), 2);
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components /nonexistent"), 5);
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components x --profile y"), 2);
+  CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --components rest --base-ms 8"), 2);
+  CU_ASSERT_EQUAL(roofline("step --gpu sm_120 --profile y --base-ms 8"), 2);
 }
 
 /* ---- bounds ---- */
@@ -508,6 +510,27 @@ static void the_impossible_is_told(void) {
 }
 
 /* The three kinds of datasets as reports; without gnuplot the program says so with status 5. */
+/* The number that follows `text` in `in`; NaN where it is not there. */
+static double after(const char *in, const char *text) {
+  const char *at = strstr(in, text);
+  return at ? strtod(at + strlen(text), NULL) : NAN;
+}
+
+/* The case study holds a time measured of Triton's kernel against the model of Triton's machine code. */
+static void the_case_study_compares_like_with_like(void) {
+  char *text = NULL;
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "sh '%s' '%s' '%s' '%s'", kv_source("notebooks-free-reports/case-study.sh"),
+                         kv_program("roofline"), kv_source("models/measured"), kv_tmp("case")), 0);
+  CU_ASSERT_EQUAL_FATAL(kv_run(&text, NULL, "cat '%s'", kv_tmp("case/case-study.md")), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "| NVIDIA H200 | sglang_extend_32x64, Triton's machine code for sm_90"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(text, "| RTX PRO 6000 | sglang_extend_32x32_sm120, Triton's machine code for sm_120"));
+  double modelled = after(text, "by that program: modelled "), measured = after(text, "the same kernel: ");
+  CU_ASSERT_DOUBLE_EQUAL(modelled / measured, 1, 0.05);
+  modelled = after(text, "of its own: modelled ");
+  CU_ASSERT_DOUBLE_EQUAL(modelled / after(strstr(text, "of its own: modelled "), "measured "), 1, 0.05);
+  free(text);
+}
+
 static void each_dataset_has_its_report(void) {
   int drawn = kv_run(NULL, NULL, "command -v gnuplot") ? 5 : 0;
   CU_ASSERT_EQUAL(roofline("step --gpu sm_120 -q -o s.h5 >/dev/null"), 0);
@@ -581,6 +604,7 @@ void suite_decision_tools(void) {
                                        {"wgmma", other_matrix_instructions_are_told},
                                        {"impossible", the_impossible_is_told},
                                        {"kernels of a step", a_step_shows_all_its_kernels},
+                                       {"case study", the_case_study_compares_like_with_like},
                                        {"reports", each_dataset_has_its_report},
                                        {NULL, NULL}};
   kv_suite("decision_tools", cases);

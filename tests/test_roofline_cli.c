@@ -153,6 +153,13 @@ static void own_kernels_are_checked(void) {
     CU_ASSERT(json_number_value(json_array_get(ladder, i)) >= json_number_value(json_array_get(ladder, i - 1)));
   CU_ASSERT(json_number_value(json_object_get(last, "time_s")) >= json_number_value(json_array_get(ladder, 4)));
   json_decref(root);
+  own("mine", "cp16.row*9 commit group*1 mma*60:480");
+  expect("--gpu h200 --no-report --kernel own.ini", 0, "GFLOP of the 20.5 that are useful", NULL);
+  own("mine", "cp16.row*9 commit group*1 mma*120:960");
+  char *complete;
+  CU_ASSERT_EQUAL(roofline("--gpu h200 --no-report --kernel own.ini", &complete, NULL), 0);
+  CU_ASSERT_PTR_NULL(strstr(complete, "that are useful"));
+  free(complete);
   own("split_verify", "cp16.row*9 commit group*1");
   expect("--gpu h200 --no-report --kernel own.ini", 3, NULL, "give yours another name");
   own("merge_state", "cp16.row*9 commit group*1");
@@ -166,11 +173,80 @@ static void inputs_are_not_written_over(void) {
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cmp '%s' '%s'", kv_source("models/measured/h200-ceilings.h5"), kv_tmp("cc.h5")), 0);
 }
 
+/* A time says which program it was made of, and --kernel takes programs of models/kernels by name. */
+static void programs_are_named(void) {
+  expect("--gpu sm_120 --no-report", 0, "extend_serial   program: sglang_extend_32x32_sm120, Triton's machine code for sm_120", NULL);
+  expect("--gpu h200 --no-report", 0, "extend_serial   program: extend_serial_32x64, nvcc's machine code for sm_90", NULL);
+  expect("--gpu h200 --no-report --kernel sglang_extend_32x64", 0, "program: sglang_extend_32x64, Triton's machine code for sm_90", NULL);
+  expect("step --gpu h200 --kernel sglang_extend_32x64 --prefix 131072", 0,
+         "sglang_extend_32x64 program: sglang_extend_32x64, Triton's machine code for sm_90", NULL);
+  expect("step --gpu sm_120 --kernel sglang_extend_32x64", 2, NULL, "106496 B of shared memory");
+  expect("step --gpu h200 --kernel split_verify_6", 2, NULL, "there are extend_serial, split_per_head, split_verify, extend_serial_32x32,");
+  json_t *root = run_json("step --gpu sm_120 --json -q --kernel sglang_extend_32x32 --prefix 4096"), *points = json_object_get(root, "points");
+  CU_ASSERT_EQUAL(json_array_size(points), 1); /* not extend_serial beside it, whose program is the same there */
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(json_array_get(points, 0), "program")),
+                         "sglang_extend_32x32_sm120, Triton's machine code for sm_120");
+  json_decref(root);
+  root = run_json("--gpu sm_120 --no-report --json -q -o programs.h5");
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(json_array_get(json_object_get(root, "points"), 0), "program")),
+                         "sglang_extend_32x32_sm120, Triton's machine code for sm_120");
+  json_decref(root);
+  char *out = NULL; /* what a kernel does is said of the program that this problem takes: 72 rows, tiles of 16 keys */
+  CU_ASSERT_EQUAL(kv_run(&out, NULL, "h5dump -d /kernels/description -d /kernels/program '%s'", kv_tmp("programs.h5")), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "5 units of 8 query rows a block, tiles of 16 keys"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "split_verify_16_5, nvcc's machine code for sm_90"));
+  free(out);
+}
+
+static void two_programs_of_a_name_are_told(void) {
+  expect("--gpu h200 --no-report -q -o two-h200.h5", 0, NULL, NULL);
+  expect("--gpu sm_120 --no-report -q -o two-sm120.h5", 0, NULL, NULL);
+  expect("compare two-h200.h5 two-sm120.h5", 0,
+         "extend_serial: two programs: before extend_serial_32x64, nvcc's machine code for sm_90; after "
+         "sglang_extend_32x32_sm120, Triton's machine code for sm_120", NULL);
+  char *out;
+  CU_ASSERT_EQUAL(roofline("compare two-h200.h5 two-h200.h5", &out, NULL), 0);
+  CU_ASSERT_PTR_NULL(strstr(out, "two programs"));
+  free(out);
+}
+
+/* The ends of a range hold the value between them, in the table's order. */
+static void ranges_hold_their_value(void) {
+  static const char *const gpus[] = {"h200", "sm_120", "rtx_5090"};
+  for (size_t i = 0; i < 3; i++) {
+    char args[100];
+    (void)snprintf(args, sizeof args, "--gpu %s --no-report --json -q --prefix 4096", gpus[i]);
+    json_t *root = run_json(args), *gather = json_object_get(root, "gather");
+    static const char *const of[] = {"layout", "random"};
+    for (int k = 0; k < 2; k++) {
+      json_t *g = json_object_get(gather, of[k]);
+      double at = json_number_value(json_object_get(g, "ceiling")), scatter = json_number_value(json_object_get(g, "scatter"));
+      CU_ASSERT(at > 1e11);
+      CU_ASSERT(json_number_value(json_object_get(g, "ceiling_low")) <= at);
+      CU_ASSERT(json_number_value(json_object_get(g, "ceiling_high")) >= at);
+      CU_ASSERT(json_number_value(json_object_get(g, "scatter_fast")) <= scatter);
+      CU_ASSERT(json_number_value(json_object_get(g, "scatter_slow")) >= scatter);
+    }
+    json_decref(root);
+  }
+}
+
+static void a_build_without_nvcc_says_so(void) {
+  const char *nvcc = getenv("KVROOF_NVCC");
+  if (nvcc && *nvcc) return; /* this build has them */
+  expect("calibrate --list", 4, NULL, "--list: this kvroof was built without nvcc");
+  expect("calibrate --dry-run", 4, NULL, "--dry-run: this kvroof was built without nvcc");
+  expect("--gpu h200 --no-report --counters", 4, NULL, "--counters: nothing is measured here");
+}
+
 /* Bounds are marked as bounds where a time would stand, and memory that a problem needs beyond the card's is told. */
 static void bounds_and_memory_are_told(void) {
   expect("--gpu h200 --no-report --rows fp8", 0, ">=", NULL);
   expect("--gpu h200 --no-report --rows fp8", 0, "<=", NULL);
   expect("--gpu sm_120 --no-report --batch 64 --prefix 1000000", 0,
+         "does not fit: the rows of all 61 layers take 4497.4 GB, the card has 103.1 GB", NULL);
+  expect("--gpu sm_120 --no-report --batch 64 --prefix 1000000", 0, "But it does not fit the GPU's memory", NULL);
+  expect("step --gpu sm_120 --batch 64 --prefix 1000000", 0,
          "does not fit: the rows of all 61 layers take 4497.4 GB, the card has 103.1 GB", NULL);
   char *out;
   CU_ASSERT_EQUAL(roofline("--gpu h200 --no-report --prefix 4096", &out, NULL), 0);
@@ -542,6 +618,10 @@ void suite_roofline_cli(void) {
                                        {"layout", a_layout_is_taken_as_it_is},
                                        {"card", a_card_that_is_here_is_taken},
                                        {"own description", a_description_of_ones_own},
+                                       {"programs are named", programs_are_named},
+                                       {"two programs", two_programs_of_a_name_are_told},
+                                       {"ranges", ranges_hold_their_value},
+                                       {"without nvcc", a_build_without_nvcc_says_so},
                                        {NULL, NULL}};
   kv_suite("roofline_cli", cases);
 }
