@@ -17,7 +17,8 @@ kvk_options kvk_default_options(int sms, int major, int minor) {
 int kvk_split_blocks(const kvk_options *options) { return options->blocks > 0 ? options->blocks : options->sms; }
 
 int kvk_tile_keys(const kvk_groups *groups, const kvk_options *options) {
-  const int has = options->capability >= 90 && options->capability < 120; /* 227 KB: sm_90, sm_100, sm_103, sm_110 */
+  /* 227 KB, and machine code: what a later GPU makes of sm_80's PTX has no tiles of 32 */
+  const int has = options->capability / 10 == 9 || options->capability / 10 == 10;
   const int may = options->smem_limit <= 0 || (unsigned)options->smem_limit >= KVK_WIDE_SMEM((unsigned)groups->tiles8);
   return has && may && options->fixed_split_tokens % (2 * KVK_TILE) == 0 ? 2 * KVK_TILE : KVK_TILE;
 }

@@ -9,6 +9,7 @@
 #define KVK_PTX_EMU_H
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "attention.h"
@@ -30,6 +31,7 @@ unsigned kx_block();
 unsigned kx_block_y();
 unsigned kx_blocks();
 uint32_t kx_smem();
+static inline void kx_trap() { abort(); }
 void kx_sync_warp();
 void kx_bar_sync(int id, int threads);
 void kx_mbar_init(uint32_t bar, uint32_t count);

@@ -487,7 +487,10 @@ KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_se
 template <int NT, int H, int MODE>
 KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
   typedef sv_smem<NT, H> L;
-  if (!KX_HAS_SMEM(L::bytes)) return; /* not built where a block cannot have that much */
+  if (!KX_HAS_SMEM(L::bytes)) { /* not built where a block cannot have that much */
+    kx_trap();
+    return;
+  }
   const sv_thread t = {kx_smem(), kx_tid() % 32, kx_tid() / 32};
   kx_grid_release();
   const sv_list list = sv_survey(p, 0, t.lane); /* every warp for itself */

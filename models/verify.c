@@ -156,7 +156,7 @@ double kvm_ridge(const kvm_roofs *roofs) {
   .stages = (wide) ? 5 : 4, .threads = 256, .registers = (registers_),                                       \
   .shared_bytes = SPLIT_SHARED(wide, units), .k_reads = 1, .v_reads = 1, .score_bytes = 34, .index_bytes = 4
 kvm_structure kvm_kernel(unsigned which, int sm) {
-  bool wide = within((uint64_t)sm, 90, 119), small = sm == 86 || sm == 89 || (sm >= 120 && sm <= 129);
+  bool wide = within((uint64_t)sm, 90, 109), small = sm == 86 || sm == 89 || (sm >= 120 && sm <= 129);
   uint32_t tile = small ? 32 : 64;
   const kvm_structure kernels[KVM_KERNELS] = {
       {.name = "extend_serial",

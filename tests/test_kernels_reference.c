@@ -205,6 +205,10 @@ static void describing(void) {
   CU_ASSERT_EQUAL(s.tile_tokens, 16);
   CU_ASSERT_EQUAL(s.tiles_per_block, 65);
   o.fixed_split_tokens = 0;
+  o.capability = 110; /* no machine code of its own */
+  CU_ASSERT_EQUAL(kvk_describe(KVK_SPLIT_VERIFY, &p, &o, &prefix, &s, &err), KV_OK);
+  CU_ASSERT_EQUAL(s.tile_tokens, 16);
+  o.capability = 90;
   o.smem_limit = KVK_SMEM_LIMIT; /* 66 workers, 4 tiles of 16 each */
   CU_ASSERT_EQUAL(kvk_describe(KVK_SPLIT_VERIFY, &p, &o, &prefix, &s, &err), KV_OK);
   CU_ASSERT_EQUAL(s.tiles, 512);
