@@ -22,8 +22,8 @@ enum {
 
 /* Bytes of shared memory a block of the split kernels uses with that many units of 8 query rows, tiles having 16 or 32 keys;
  * split_verify.cu checks it. */
-#define KVK_SPLIT_SMEM(tiles8) (KVK_STAGES * 16u * KVK_ROW_BYTES + 3680u * (tiles8) + 144u)
-#define KVK_WIDE_SMEM(tiles8) (KVK_WIDE_STAGES * 32u * KVK_ROW_BYTES + 6240u * (tiles8) + 1024u * ((tiles8) | 1u) + 152u)
+#define KVK_SPLIT_SMEM(tiles8) (KVK_STAGES * 16u * KVK_ROW_BYTES + 3712u * (tiles8) + 272u)
+#define KVK_WIDE_SMEM(tiles8) (KVK_WIDE_STAGES * 32u * KVK_ROW_BYTES + 6272u * (tiles8) + 1024u * ((tiles8) | 1u) + 280u)
 
 /* Query rows are numbered query * heads + head. Column c of group g stands for row g * group_stride + c * row_stride. */
 typedef struct kvk_groups {

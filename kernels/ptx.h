@@ -111,6 +111,18 @@ KX_DEVICE void kx_copy_arrive(uint32_t bar) {
 /* Asks for the line at `at` to be in the L2 later. */
 KX_DEVICE void kx_prefetch(const void *at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 
+/* --- global memory, 16 and 8 bytes at once; aligned to as many --- */
+KX_DEVICE kx_u4 kx_load16(const void *at) {
+  const uint4 v = *(const uint4 *)at;
+  return {v.x, v.y, v.z, v.w};
+}
+KX_DEVICE void kx_store16(void *to, const kx_u4 &v) { *(uint4 *)to = make_uint4(v.x, v.y, v.z, v.w); }
+KX_DEVICE kx_f2 kx_load8(const void *at) {
+  const float2 v = *(const float2 *)at;
+  return {v.x, v.y};
+}
+KX_DEVICE void kx_store8(void *to, const kx_f2 &v) { *(float2 *)to = make_float2(v.x, v.y); }
+
 /* --- shared memory --- */
 KX_DEVICE void kx_sts(uint32_t to, uint32_t v) { asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(v) : "memory"); }
 KX_DEVICE void kx_sts(uint32_t to, float v) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(v) : "memory"); }

@@ -44,6 +44,12 @@ void kx_copy_commit();
 void kx_copy_wait_all();
 void kx_copy_arrive(uint32_t bar);
 static inline void kx_prefetch(const void *) {}
+struct alignas(16) kx_emu_16 { kx_u4 v; }; /* UBSan sees addresses that are not aligned */
+struct alignas(8) kx_emu_8 { kx_f2 v; };
+static inline kx_u4 kx_load16(const void *at) { return ((const kx_emu_16 *)at)->v; }
+static inline void kx_store16(void *to, const kx_u4 &v) { ((kx_emu_16 *)to)->v = v; }
+static inline kx_f2 kx_load8(const void *at) { return ((const kx_emu_8 *)at)->v; }
+static inline void kx_store8(void *to, const kx_f2 &v) { ((kx_emu_8 *)to)->v = v; }
 void kx_emu_store(uint32_t to, const void *from, uint32_t bytes);
 void kx_emu_load(uint32_t at, void *to, uint32_t bytes);
 void kx_ldmatrix4(uint32_t r[4], uint32_t at);

@@ -28,13 +28,12 @@ struct sv_thread {
 KX_DEVICE void sv_find_segment(const sv_params &p, const sv_list &list, uint32_t lane, uint32_t at, uint32_t end, uint32_t words) {
   const sv_place x = sv_locate(p, list, at, lane);
   const uint32_t run = x.units - x.unit < end - at ? x.units - x.unit : end - at;
-  const uint32_t left = x.tiles - x.unit * p.fixed_tiles;
-  const uint32_t groups = (uint32_t)p.cut.groups, block = kx_block(), group = list.aligned ? block % groups : x.group;
+  const uint32_t left = x.tiles - x.unit * p.fixed_tiles, group = p.aligned ? kx_block() : x.group;
   const uint64_t first = p.indptr[x.request];
   const uint32_t word[8] = {x.request, group, p.fixed_tiles ? x.unit * p.fixed_tiles : x.unit,
                             !p.fixed_tiles ? run : left < p.fixed_tiles ? left : p.fixed_tiles,
-                            p.fixed_tiles ? at : sv_partial(p, list, list.aligned ? block / groups : block, x.request, group),
-                            sv_prefix(p, x.request), (uint32_t)first, (uint32_t)(first >> 32)};
+                            p.fixed_tiles ? at : sv_partial(p, sv_worker(p), x.request, group), sv_prefix(p, x.request),
+                            (uint32_t)first, (uint32_t)(first >> 32)};
   uint32_t mine = word[0];
 #pragma unroll
   for (uint32_t i = 1; i < 8; i++) mine = lane == i ? word[i] : mine;
@@ -47,24 +46,25 @@ KX_DEVICE sv_segment sv_read_segment(uint32_t words) {
   return s;
 }
 
+/* The only segment of a block, with p.one: of a request whose slots begin at `first`. */
+template <int H>
+KX_DEVICE sv_segment sv_only_segment(const sv_params &p, uint64_t first, uint32_t prefix) {
+  const uint32_t tiles = (prefix + (uint32_t)p.tree + H * KVK_TILE - 1) / (H * KVK_TILE), share = sv_only_share(p, tiles);
+  const uint32_t at = kx_block_y() * share, left = at < tiles ? tiles - at : 0;
+  const sv_segment s = {0, kx_block(), at, left < share ? left : share, sv_partial(p, kx_block_y(), 0, kx_block()), prefix, first};
+  return s;
+}
+
 /* What a block walks: list positions, and by how many it goes on (0: by the segment's tiles). */
 struct sv_walk_of {
   uint32_t at, end, step;
 };
 
 KX_DEVICE sv_walk_of sv_walk_list(const sv_params &p, const sv_list &list) {
-  const uint32_t worker = list.aligned ? kx_block() / (uint32_t)p.cut.groups : kx_block();
-  const uint32_t length = (list.aligned ? 1 : (uint32_t)p.cut.groups) * list.total;
+  const uint32_t worker = sv_worker(p), length = (p.aligned ? 1 : (uint32_t)p.cut.groups) * list.total;
   sv_walk_of w = {p.fixed_tiles ? worker : worker * list.share, length, p.fixed_tiles ? p.blocks : 0};
   if (!p.fixed_tiles && length >= w.at + list.share) w.end = w.at + list.share;
-  if (worker >= list.workers) w.end = w.at; /* left over by the cut into equal groups */
   return w;
-}
-
-/* Whether a query of the segment's `column` sees a key; columns past the group's rows see all of the prefix, which harms nobody. */
-KX_DEVICE bool sv_visible(const sv_params &p, const sv_segment &seg, uint32_t column, uint32_t key) {
-  const uint32_t row = seg.group * (uint32_t)p.cut.group_stride + column * (uint32_t)p.cut.row_stride;
-  return key < seg.prefix || (column < (uint32_t)p.cut.group_rows && sv_sees(p, seg.request, seg.prefix, row, key));
 }
 
 /* --- rows into shared memory --- */
@@ -118,7 +118,7 @@ KX_DEVICE void sv_leave_values(const sv_params &p, const sv_segment &seg, uint32
       const float *low = v.o[2 * n][j], *high = v.o[2 * n + 1][j];
       const kx_u4 piece = {kx_pack_bf16(low[0] * inverse.x, low[1] * inverse.y), kx_pack_bf16(low[2] * inverse.x, low[3] * inverse.y),
                            kx_pack_bf16(high[0] * inverse.x, high[1] * inverse.y), kx_pack_bf16(high[2] * inverse.x, high[3] * inverse.y)};
-      to[512 * j + 32 * n] = piece;
+      kx_store16(to + 512 * j + 32 * n, piece);
     }
   }
 }

@@ -34,7 +34,9 @@ struct sv_smem { /* byte offsets */
   static const uint32_t inverse = factor + 8 * rows;             /* [rows] */
   static const uint32_t flag = inverse + 4 * rows;               /* [2][4 score warps] */
   static const uint32_t segment = flag + 32;                     /* 8 words */
-  static const uint32_t bars = segment + 32;
+  static const uint32_t sees = segment + 32;                     /* [rows] words: which nodes of the tree a row sees */
+  static const uint32_t queries = sees + 4 * rows;               /* [32] words: the same of a query */
+  static const uint32_t bars = queries + 128;
   static const uint32_t full = bars, ready = full + 8 * stages, unused = ready + 16;
   static const uint32_t q_full = unused + 16, q_taken = q_full + 8, bytes = q_taken + 8;
 };
@@ -44,16 +46,19 @@ static_assert(sv_smem<5, 1>::bytes == KVK_SPLIT_SMEM(5) && sv_smem<6, 1>::bytes 
 static_assert(sv_smem<5, 2>::bytes == KVK_WIDE_SMEM(5) && sv_smem<6, 2>::bytes == KVK_WIDE_SMEM(6) &&
               sv_smem<6, 2>::bytes <= KVK_WIDE_LIMIT, "kvk_describe() states what a block uses");
 
-/* Barriers for a new segment, by warp 1, while warp 0 looks for it. Every lane of the 4 warps that an mbarrier waits for arrives
+/* Barriers of a segment, by warp 1, while warp 0 looks for it. Every lane of the 4 warps that an mbarrier waits for arrives
  * for itself: what one lane would say for its warp after __syncwarp is not seen by compute-sanitizer, because the compiler leaves
  * that instruction out where it knows the warp to be together. */
 template <int NT, int H>
-KX_DEVICE void sv_reset(const sv_thread &t, bool again) {
+KX_DEVICE void sv_set_up(const sv_thread &t) {
   typedef sv_smem<NT, H> L;
-  if (t.warp != 1 || 8 * t.lane >= L::bytes - L::bars) return;
-  const uint32_t at = L::bars + 8 * t.lane;
-  if (again) kx_mbar_inval(t.smem + at);
-  kx_mbar_init(t.smem + at, 128);
+  if (t.warp == 1 && 8 * t.lane < L::bytes - L::bars) kx_mbar_init(t.smem + L::bars + 8 * t.lane, 128);
+}
+
+template <int NT, int H>
+KX_DEVICE void sv_clear(const sv_thread &t) {
+  typedef sv_smem<NT, H> L;
+  if (t.warp == 1 && 8 * t.lane < L::bytes - L::bars) kx_mbar_inval(t.smem + L::bars + 8 * t.lane);
 }
 
 /* --- score warps --- */
@@ -174,19 +179,44 @@ KX_DEVICE void sv_add(float x[2][H][4], const kx_f4 v[2][H]) {
       }
 }
 
-/* Tiles with tree nodes or past the end: -inf for what a query does not see. The loop is not unrolled, it is rare. */
-template <int H>
-KX_DEVICE void sv_hide(const sv_params &p, const sv_thread &t, const sv_segment &seg, int quarter, uint32_t tile, float x[2][H][4]) {
-  uint32_t seen = 0;
-#pragma unroll 1
-  for (uint32_t e = 0; e < 8 * H; e++) { /* bit 4 H o + 4 h + c */
-    const uint32_t key = tile * H * KVK_TILE + e / 4 % H * KVK_TILE + t.lane / 4 + (e & 2) * 4;
-    const uint32_t column = 8 * ((uint32_t)quarter + (e / (4 * H)) * 4) + 2 * (t.lane & 3) + (e & 1);
-    if (sv_visible(p, seg, column, key)) seen |= 1u << e;
+/* For a segment with tree nodes: which of them the group's rows see, looked up while Q is on its way. The score warps share out
+ * the group's queries, a lane a node; then a lane looks up the query of its row. Rows that the group does not have see all. */
+template <int NT, int H>
+KX_DEVICE void sv_look_up_tree(const sv_params &p, const sv_thread &t, const sv_segment &seg, uint32_t quarter) {
+  typedef sv_smem<NT, H> L;
+  const uint32_t heads = (uint32_t)p.heads, from = seg.group * (uint32_t)p.cut.group_stride, step = (uint32_t)p.cut.row_stride;
+  const uint32_t rows = (uint32_t)p.cut.rows, first = from / heads, most = (uint32_t)p.queries - first;
+  const uint32_t reach = (from + ((uint32_t)p.cut.group_rows - 1) * step) / heads - first + 1, count = reach < most ? reach : most;
+  const bool there = sv_has_node(p, seg.request, t.lane);
+#pragma unroll 2
+  for (uint32_t i = quarter; i < count; i += 4) {
+    const uint32_t word = kx_ballot(there && sv_sees_node(p, seg.request, seg.prefix, first + i, t.lane));
+    if (t.lane == 0) kx_sts(t.smem + L::queries + 4 * i, word);
   }
+  kx_bar_sync(1, 128);
+  const uint32_t column = 32 * quarter + t.lane, row = from + column * step;
+  if (column >= L::rows) return;
+  const bool real = column < (uint32_t)p.cut.group_rows && row < rows;
+  kx_sts(t.smem + L::sees + 4 * column, real ? kx_lds_u32(t.smem + L::queries + 4 * (row / heads - first)) : ~0u);
+}
+
+/* Tiles with tree nodes or past the end: -inf for what a query does not see. Keys past the tree nobody sees. */
+template <int NT, int H>
+KX_DEVICE void sv_hide(const sv_params &p, const sv_thread &t, const sv_segment &seg, int quarter, uint32_t tile, float x[2][H][4]) {
+  const int32_t node = (int32_t)(tile * H * KVK_TILE + t.lane / 4 - seg.prefix);
 #pragma unroll
-  for (int e = 0; e < 8 * H; e++)
-    if (!(seen >> e & 1)) x[e / (4 * H)][e / 4 % H][e % 4] = -kx_inf();
+  for (int o = 0; o < 2; o++)
+    if (4 * o < NT && sv_owns<NT>(quarter, 4 * o)) {
+      const uint32_t at = t.smem + sv_smem<NT, H>::sees + 32 * (uint32_t)(quarter + 4 * o) + 8 * (t.lane & 3);
+      const uint32_t sees[2] = {kx_lds_u32(at), kx_lds_u32(at + 4)};
+#pragma unroll
+      for (int h = 0; h < H; h++)
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+          const int32_t its = node + KVK_TILE * h + (c & 2) * 4;
+          if (its >= 0 && (its >= p.tree || !(sees[c & 1] >> its & 1))) x[o][h][c] = -kx_inf();
+        }
+    }
 }
 
 /* Whether a logit of the owned rows is so far above the maximum that it must be raised; for the whole warp. */
@@ -266,14 +296,14 @@ KX_DEVICE void sv_leave_sums(const sv_params &p, const sv_thread &t, const sv_se
         const kx_f2 inverse = {a == 0 ? 0.0f : kx_reciprocal(a), b == 0 ? 0.0f : kx_reciprocal(b)};
         const kx_f2 lse = {w.top[o][0] + kx_log2(a), w.top[o][1] + kx_log2(b)};
         kx_sts(t.smem + L::inverse + 4 * row, inverse);
-        *(kx_f2 *)(p.part_lse + (uint64_t)seg.partial * L::rows + row) = lse;
+        kx_store8(p.part_lse + (uint64_t)seg.partial * L::rows + row, lse);
       }
     }
 }
 
-/* One tile: s holds this warp's partial scores of tile i and, on return, those of the tile at `next`. The products of that one
- * fill the time in which this one's scores travel. */
-template <int NT, int H>
+/* One tile: s holds this warp's partial scores of tile i and, on return, those of the tile at `next`, unless it is the LAST. The
+ * products of that one fill the time in which this one's scores travel. */
+template <int NT, int H, bool LAST>
 KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_scores<NT> &w, uint32_t i,
                              uint32_t next, float s[H][NT][4]) {
   typedef sv_smem<NT, H> L;
@@ -282,7 +312,7 @@ KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, const sv_se
   uint32_t a[K_STEPS][H][4];
   kx_f4 v[2][H], u[2][H];
   float x[2][H][4];
-  sv_load_keys<H, 0, A>(t, w.quarter, next, a);
+  if (!LAST) sv_load_keys<H, 0, A>(t, w.quarter, next, a);
 #pragma unroll
   for (int h = 0; h < H; h++)
 #pragma unroll
@@ -291,28 +321,36 @@ KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, const sv_se
   kx_bar_sync(1, 128);
   sv_receive<NT, H>(t, w.quarter, i, 0, v);
   sv_receive<NT, H>(t, w.quarter, i, 1, u);
-  sv_zero_scores<NT, H>(s);
-  sv_multiply_q<NT, H, 0, A>(w, a, s);
-  sv_load_keys<H, A, B>(t, w.quarter, next, a);
+  if (!LAST) sv_zero_scores<NT, H>(s);
+  if (!LAST) sv_multiply_q<NT, H, 0, A>(w, a, s);
+  if (!LAST) sv_load_keys<H, A, B>(t, w.quarter, next, a);
   sv_add<NT, H>(x, v);
   sv_add<NT, H>(x, u);
   sv_receive<NT, H>(t, w.quarter, i, 2, v);
   const bool free = i < 2 || kx_mbar_test(unused, (i / 2 - 1) & 1);
-  sv_multiply_q<NT, H, A, B>(w, a, s);
-  sv_load_keys<H, B, C>(t, w.quarter, next, a);
+  if (!LAST) sv_multiply_q<NT, H, A, B>(w, a, s);
+  if (!LAST) sv_load_keys<H, B, C>(t, w.quarter, next, a);
   sv_add<NT, H>(x, v);
 #pragma unroll
   for (int e = 0; e < 8 * H; e++) x[e / (4 * H)][e / 4 % H][e % 4] *= p.scale_log2;
-  if ((seg.first_tile + i + 1) * H * KVK_TILE > seg.prefix) sv_hide<H>(p, t, seg, w.quarter, seg.first_tile + i, x);
+  if ((seg.first_tile + i + 1) * H * KVK_TILE > seg.prefix) sv_hide<NT, H>(p, t, seg, w.quarter, seg.first_tile + i, x);
   const bool over = sv_over<NT, H>(w, x);
   if (!free) kx_mbar_wait(unused, (i / 2 - 1) & 1);
   if (over) sv_raise<NT, H>(t, w, i, x);
-  sv_multiply_q<NT, H, B, C>(w, a, s);
-  sv_load_keys<H, C, K_STEPS>(t, w.quarter, next, a);
+  if (!LAST) sv_multiply_q<NT, H, B, C>(w, a, s);
+  if (!LAST) sv_load_keys<H, C, K_STEPS>(t, w.quarter, next, a);
   if (t.lane == 0) kx_sts(t.smem + L::flag + 16 * (i & 1) + 4 * (uint32_t)w.quarter, (uint32_t)over);
   sv_weigh<NT, H>(t, w, i, x);
   kx_mbar_arrive(t.smem + L::ready + 8 * (i & 1));
-  sv_multiply_q<NT, H, C, K_STEPS>(w, a, s);
+  if (!LAST) sv_multiply_q<NT, H, C, K_STEPS>(w, a, s);
+}
+
+/* Load-only: nothing is done with a tile. */
+template <int NT, int H>
+KX_DEVICE void sv_pass_tile(const sv_thread &t, uint32_t i) {
+  typedef sv_smem<NT, H> L;
+  if (i >= 2) kx_mbar_wait(t.smem + L::unused + 8 * (i & 1), (i / 2 - 1) & 1);
+  kx_mbar_arrive(t.smem + L::ready + 8 * (i & 1));
 }
 
 template <int NT, int H, int MODE>
@@ -323,6 +361,7 @@ KX_DEVICE void sv_score_role(const sv_params &p, const sv_thread &t, const sv_se
   w.quarter = quarter;
 #pragma unroll
   for (int e = 0; e < 4; e++) w.sum[e / 2][e % 2] = 0, w.top[e / 2][e % 2] = -kx_inf();
+  if ((seg.first_tile + seg.tiles) * H * KVK_TILE > seg.prefix) sv_look_up_tree<NT, H>(p, t, seg, (uint32_t)quarter);
   kx_mbar_wait(t.smem + L::q_full, 0);
   sv_take_q<NT>(t, t.smem + L::q_at, w);
   kx_mbar_arrive(t.smem + L::q_taken);
@@ -335,17 +374,21 @@ KX_DEVICE void sv_score_role(const sv_params &p, const sv_thread &t, const sv_se
     sv_load_keys<H, 5, K_STEPS>(t, quarter, t.smem, a);
     sv_multiply_q<NT, H, 5, K_STEPS>(w, a, s);
   }
-  uint32_t stage = 0, lap = 0;
+  uint32_t stage = 0, lap = 0, i = 0;
 #pragma unroll 1
-  for (uint32_t i = 0; i < seg.tiles; i++) {
-    if (i + 1 < seg.tiles && ++stage == L::stages) stage = 0, lap ^= 1; /* the last turn repeats its own tile's products */
+  for (; i + 1 < seg.tiles; i++) {
+    if (++stage == L::stages) stage = 0, lap ^= 1;
     kx_mbar_wait(t.smem + L::full + 8 * stage, lap);
     if (MODE != SV_LOAD_ONLY) {
-      sv_score_tile<NT, H>(p, t, seg, w, i, t.smem + stage * L::tile_bytes, s);
+      sv_score_tile<NT, H, false>(p, t, seg, w, i, t.smem + stage * L::tile_bytes, s);
     } else {
-      if (i >= 2) kx_mbar_wait(t.smem + L::unused + 8 * (i & 1), (i / 2 - 1) & 1);
-      kx_mbar_arrive(t.smem + L::ready + 8 * (i & 1));
+      sv_pass_tile<NT, H>(t, i);
     }
+  }
+  if (MODE != SV_LOAD_ONLY) {
+    sv_score_tile<NT, H, true>(p, t, seg, w, i, t.smem, s);
+  } else {
+    sv_pass_tile<NT, H>(t, i);
   }
   sv_leave_sums<NT, H>(p, t, seg, w);
   kx_mbar_arrive(t.smem + L::q_taken); /* its second phase: the sums are there */
@@ -443,14 +486,20 @@ KX_DEVICE void sv_value_tile(const sv_thread &t, sv_values<NT> &v, uint32_t valu
   }
 }
 
+/* Slots of a segment's first tile, by the value warps. */
+template <int H>
+KX_DEVICE sv_rows<H> sv_first_slots(const sv_params &p, const sv_thread &t, const sv_segment &seg) {
+  sv_rows<H> rows;
+  rows.row = (4 * t.warp + t.lane / 8) & (KVK_TILE - 1);
+  sv_load_slots<H>(p, seg, 0, rows);
+  if (t.lane < LINES_AHEAD && t.warp == 4) sv_expect_slots(p, seg, seg.first_tile * H * KVK_TILE + SLOT_LINE * t.lane);
+  return rows;
+}
+
 template <int NT, int H, int MODE>
-KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_segment &seg, uint32_t value_warp) {
+KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_rows<H> rows, uint32_t value_warp) {
   typedef sv_smem<NT, H> L;
   sv_values<NT> v;
-  sv_rows<H> rows;
-  rows.row = 4 * value_warp + t.lane / 8;
-  if (t.lane < LINES_AHEAD && value_warp == 0) sv_expect_slots(p, seg, seg.first_tile * H * KVK_TILE + SLOT_LINE * t.lane);
-  sv_load_slots<H>(p, seg, 0, rows);
   if (MODE == SV_MMA_ONLY) { /* products of zeros, but for what is left of Q */
     sv_zero_tiles(t.smem, L::stages * L::tile_bytes, 32 * value_warp + t.lane);
     kx_bar_sync(2, 128);
@@ -484,29 +533,49 @@ KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_se
   sv_leave_values<NT>(p, seg, t.lane, v, value_warp, t.smem + L::inverse);
 }
 
-template <int NT, int H, int MODE>
+/* ONE: one request, groups cut alike, so a block has one segment and every warp finds it by itself. It is a kernel of its own to
+ * keep the way to the first loads short: code that has not run since the L2 was flushed takes longer than what it computes. */
+template <int NT, int H, int MODE, bool ONE>
 KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
   typedef sv_smem<NT, H> L;
   if (!KX_HAS_SMEM(L::bytes)) { /* not built where a block cannot have that much */
     kx_trap();
     return;
   }
-  const sv_thread t = {kx_smem(), kx_tid() % 32, kx_tid() / 32};
+  /* Of a scheduler's two warps the younger one gets ahead of the other (an H200 was 4 to 5 % faster so): the score warps, the longer chain. */
+  const sv_thread t = {kx_smem(), kx_tid() % 32, (kx_tid() / 32) ^ 4};
   kx_grid_release();
+  if (ONE) {
+    const uint64_t first = p.indptr[0];
+    const uint32_t prefix = (uint32_t)(p.indptr[1] - first);
+    sv_set_up<NT, H>(t);
+    const sv_segment seg = sv_only_segment<H>(p, first, prefix);
+    if (seg.tiles == 0) return;
+    sv_rows<H> rows;
+    if (t.warp >= 4) rows = sv_first_slots<H>(p, t, seg); /* on their way while the others get ready */
+    kx_bar_sync(0, KVK_SPLIT_THREADS);
+    if (t.warp < 4) {
+      sv_score_role<NT, H, MODE>(p, t, seg, (int)t.warp);
+    } else {
+      sv_value_role<NT, H, MODE>(p, t, seg, rows, t.warp - 4);
+    }
+    return;
+  }
   const sv_list list = sv_survey(p, 0, t.lane); /* every warp for itself */
   sv_walk_of walk = sv_walk_list(p, list);
-  for (bool again = false; walk.at < walk.end; again = true) {
-    if (again) kx_bar_sync(0, KVK_SPLIT_THREADS); /* everybody is done with the barriers */
+  while (walk.at < walk.end) {
     if (t.warp == 0) sv_find_segment(p, list, t.lane, walk.at, walk.end, t.smem + L::segment);
-    sv_reset<NT, H>(t, again);
+    sv_set_up<NT, H>(t);
     kx_bar_sync(0, KVK_SPLIT_THREADS);
     const sv_segment seg = sv_read_segment(t.smem + L::segment);
     if (t.warp < 4) {
       sv_score_role<NT, H, MODE>(p, t, seg, (int)t.warp);
     } else {
-      sv_value_role<NT, H, MODE>(p, t, seg, t.warp - 4);
+      sv_value_role<NT, H, MODE>(p, t, seg, sv_first_slots<H>(p, t, seg), t.warp - 4);
     }
     walk.at += walk.step ? walk.step : seg.tiles;
+    kx_bar_sync(0, KVK_SPLIT_THREADS); /* everybody is done with the barriers */
+    sv_clear<NT, H>(t);
   }
 }
 
@@ -521,13 +590,20 @@ struct sv_sum { /* of one piece: even accumulators are query row 2t, odd ones 2t
 };
 
 /* Up to AT_ONCE partials at once, on the scale of the largest. -inf where there is none; a NaN reaches sum and values. */
+/* A turn of a team: AT_ONCE partials of its piece from `base` on. */
 template <int AT_ONCE>
-KX_DEVICE void sv_add_partials(sv_sum &x, const kx_u4 v[AT_ONCE], const kx_f2 lse[AT_ONCE]) {
+struct sv_turn {
+  kx_u4 v[AT_ONCE];
+  kx_f2 lse[AT_ONCE];
+};
+
+template <int AT_ONCE>
+KX_DEVICE void sv_add_turn(sv_sum &x, const sv_turn<AT_ONCE> &t) {
 #pragma unroll
   for (int q = 0; q < 2; q++) {
     float top = x.top[q];
 #pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) top = kx_max(top, q ? lse[i].y : lse[i].x);
+    for (int i = 0; i < AT_ONCE; i++) top = kx_max(top, q ? t.lse[i].y : t.lse[i].x);
     const float base = top == -kx_inf() ? 0.0f : top, shrink = kx_exp2(x.top[q] - base);
     x.top[q] = top;
     x.sum[q] *= shrink;
@@ -535,8 +611,8 @@ KX_DEVICE void sv_add_partials(sv_sum &x, const kx_u4 v[AT_ONCE], const kx_f2 ls
     for (int c = 0; c < 4; c++) x.acc[2 * c + q] *= shrink;
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++) {
-      const float weight = kx_exp2((q ? lse[i].y : lse[i].x) - base);
-      const uint32_t word[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
+      const float weight = kx_exp2((q ? t.lse[i].y : t.lse[i].x) - base);
+      const uint32_t word[4] = {t.v[i].x, t.v[i].y, t.v[i].z, t.v[i].w};
       x.sum[q] += weight;
 #pragma unroll
       for (int c = 0; c < 4; c++) x.acc[2 * c + q] += weight * kx_bits_float(q ? word[c] & 0xffff0000u : word[c] << 16);
@@ -544,24 +620,32 @@ KX_DEVICE void sv_add_partials(sv_sum &x, const kx_u4 v[AT_ONCE], const kx_f2 ls
   }
 }
 
-/* This team's share of the partials. */
+/* What a thread works on: unit of 8 query rows, team, piece of the unit. */
+struct sv_share {
+  uint32_t unit, team, piece;
+};
+
 template <int TEAMS, int AT_ONCE>
-KX_DEVICE void sv_walk(const sv_params &p, sv_range r, uint32_t unit, uint32_t team, uint32_t piece, sv_sum &x) {
+KX_DEVICE void sv_load_turn(const sv_params &p, sv_range r, const sv_share &my, uint32_t base, sv_turn<AT_ONCE> &t) {
   const uint32_t units = (uint32_t)p.cut.tiles8;
-  const kx_f2 *lse = (const kx_f2 *)p.part_lse + ((uint64_t)r.first * units + unit) * 4 + (piece & 3), none = {-kx_inf(), -kx_inf()};
-  const kx_u4 *from = (const kx_u4 *)p.part_out + ((uint64_t)r.first * units + unit) * 512 + piece, zero = {0, 0, 0, 0};
-#pragma unroll 1
-  for (uint32_t base = team; base < r.count; base += AT_ONCE * TEAMS) {
-    kx_u4 v[AT_ONCE];
-    kx_f2 l[AT_ONCE];
+  const kx_f2 *lse = (const kx_f2 *)p.part_lse + ((uint64_t)r.first * units + my.unit) * 4 + (my.piece & 3), none = {-kx_inf(), -kx_inf()};
+  const kx_u4 *from = (const kx_u4 *)p.part_out + ((uint64_t)r.first * units + my.unit) * 512 + my.piece, zero = {0, 0, 0, 0};
 #pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) {
-      const uint32_t s = base + (uint32_t)(i * TEAMS);
-      l[i] = s < r.count ? lse[(uint64_t)s * units * 4] : none;
-      v[i] = s < r.count ? from[(uint64_t)s * units * 512] : zero;
-    }
-    sv_add_partials<AT_ONCE>(x, v, l);
+  for (int i = 0; i < AT_ONCE; i++) {
+    const uint32_t s = base + (uint32_t)(i * TEAMS);
+    t.lse[i] = s < r.count ? kx_load8(lse + (uint64_t)s * units * 4) : none;
+    t.v[i] = s < r.count ? kx_load16(from + (uint64_t)s * units * 512) : zero;
   }
+}
+
+/* Leaves out what was loaded past the last partial. */
+template <int TEAMS, int AT_ONCE>
+KX_DEVICE void sv_cut_turn(sv_range r, uint32_t base, sv_turn<AT_ONCE> &t) {
+  const kx_f2 none = {-kx_inf(), -kx_inf()};
+  const kx_u4 zero = {0, 0, 0, 0};
+#pragma unroll
+  for (int i = 0; i < AT_ONCE; i++)
+    if (base + (uint32_t)(i * TEAMS) >= r.count) t.lse[i] = none, t.v[i] = zero;
 }
 
 /* Adds the other teams' parts of this piece to team 0's. */
@@ -615,29 +699,43 @@ KX_DEVICE void sv_put(const sv_params &p, uint32_t request, uint32_t group, uint
   }
 }
 
-/* AT_ONCE partials a turn of a team; 9 of 8 teams: those of 132 blocks for two groups in one turn. BLOCKS: on an SM together. */
-template <int TEAMS, int AT_ONCE, int BLOCKS>
+/* AT_ONCE partials a turn of a team; 9 of 8 teams: those of 132 blocks for two groups in one turn. BLOCKS: on an SM together.
+ * Grid: requests and groups x units and TEAMS slices of each. ONE: as in sv_kernel; its first loads do not wait for the length. */
+template <int TEAMS, int AT_ONCE, int BLOCKS, bool ONE>
 KX_KERNEL KX_BOUNDS(512, BLOCKS) sv_merge_kernel(KX_PARAM sv_params p) {
-  const uint32_t tid = kx_tid(), smem = kx_smem(), groups = (uint32_t)p.cut.groups, units = (uint32_t)p.cut.tiles8;
-  const uint32_t slice = kx_block() % TEAMS, unit = kx_block() / TEAMS % units, which = kx_block() / TEAMS / units;
-  const uint32_t request = which / groups, group = which % groups;
-  const uint32_t team = tid / (512 / TEAMS), piece = slice * (512 / TEAMS) + tid % (512 / TEAMS);
-  const sv_list list = sv_survey(p, request, tid % 32);
-  const sv_range r = sv_partials_of(p, list, request, group, sv_units(p, sv_tiles(p, request)));
+  const uint32_t tid = kx_tid(), smem = kx_smem(), groups = (uint32_t)p.cut.groups, slice = kx_block_y() % TEAMS;
+  const uint32_t request = ONE ? 0 : kx_block() / groups, group = ONE ? kx_block() : kx_block() - request * groups;
+  const sv_share my = {kx_block_y() / TEAMS, tid / (512 / TEAMS), slice * (512 / TEAMS) + tid % (512 / TEAMS)};
+  sv_range r = {sv_partial(p, 0, 0, group), p.most_partials};
+  sv_turn<AT_ONCE> turn;
   sv_sum x = {{0, 0, 0, 0, 0, 0, 0, 0}, {-kx_inf(), -kx_inf()}, {0, 0}};
-  kx_grid_wait();
-  sv_walk<TEAMS, AT_ONCE>(p, r, unit, team, piece, x);
+  if (ONE) {
+    kx_grid_wait();
+    sv_load_turn<TEAMS, AT_ONCE>(p, r, my, my.team, turn);
+    r.count = sv_only_partials(p);
+  } else {
+    const sv_list list = sv_survey(p, request, tid % 32);
+    r = sv_partials_of(p, list, request, group, sv_units(p, sv_tiles(p, request)));
+    kx_grid_wait();
+    sv_load_turn<TEAMS, AT_ONCE>(p, r, my, my.team, turn);
+  }
+  if (ONE && r.count < p.most_partials) sv_cut_turn<TEAMS, AT_ONCE>(r, my.team, turn);
+  for (uint32_t base = my.team; base < r.count;) {
+    sv_add_turn<AT_ONCE>(x, turn);
+    base += AT_ONCE * TEAMS;
+    if (base < r.count) sv_load_turn<TEAMS, AT_ONCE>(p, r, my, base, turn);
+  }
   if (TEAMS > 1) {
     const kx_f4 low = {x.acc[0], x.acc[1], x.acc[2], x.acc[3]}, high = {x.acc[4], x.acc[5], x.acc[6], x.acc[7]};
     const kx_f4 stat = {x.top[0], x.sum[0], x.top[1], x.sum[1]};
     kx_sts(smem + 32 * tid, low);
     kx_sts(smem + 32 * tid + 16, high);
-    if (tid % (512 / TEAMS) < 4) kx_sts(smem + MERGE_STATS + 16 * (4 * team + (tid & 3)), stat);
+    if (tid % (512 / TEAMS) < 4) kx_sts(smem + MERGE_STATS + 16 * (4 * my.team + (tid & 3)), stat);
     kx_bar_sync(0, (int)MERGE_THREADS);
-    if (team) return;
-    sv_join<TEAMS>(smem, piece, x);
+    if (my.team) return;
+    sv_join<TEAMS>(smem, my.piece, x);
   }
-  sv_put(p, request, group, unit, piece, x);
+  sv_put(p, request, group, my.unit, my.piece, x);
 }
 
 template <int NT, int H>
@@ -645,9 +743,9 @@ const char *sv_start(kvk_kind kind, const kx_grid &grid, const sv_params &p) {
   const int M = NT >= 5 ? NT : 5;
   kx_grid g = grid;
   g.smem = sv_smem<NT, H>::bytes;
-  if (NT >= 5 && kind == KVK_LOAD_ONLY) return kx_launch(sv_kernel<M, H, SV_LOAD_ONLY>, g, p);
-  if (NT >= 5 && kind == KVK_MMA_ONLY) return kx_launch(sv_kernel<M, H, SV_MMA_ONLY>, g, p);
-  return kx_launch(sv_kernel<NT, H, SV_FULL>, g, p);
+  if (NT >= 5 && kind == KVK_LOAD_ONLY) return kx_launch(sv_kernel<M, H, SV_LOAD_ONLY, false>, g, p);
+  if (NT >= 5 && kind == KVK_MMA_ONLY) return kx_launch(sv_kernel<M, H, SV_MMA_ONLY, false>, g, p);
+  return p.one ? kx_launch(sv_kernel<NT, H, SV_FULL, true>, g, p) : kx_launch(sv_kernel<NT, H, SV_FULL, false>, g, p);
 }
 
 template <int H>
@@ -659,17 +757,28 @@ const char *sv_start_units(kvk_kind kind, const kx_grid &grid, const sv_params &
                              : sv_start<6, H>(kind, grid, p);
 }
 
+template <bool ONE>
+const char *sv_start_teams(const kx_grid &grid, const sv_params &p, unsigned teams, bool fits) {
+  return teams == 8   ? kx_launch(sv_merge_kernel<8, 9, 1, ONE>, grid, p)
+         : teams == 4 ? kx_launch(sv_merge_kernel<4, 9, 1, ONE>, grid, p)
+         : teams == 2 ? kx_launch(sv_merge_kernel<2, 9, 1, ONE>, grid, p)
+         : fits       ? kx_launch(sv_merge_kernel<1, 9, 1, ONE>, grid, p)
+                      : kx_launch(sv_merge_kernel<1, 4, 2, ONE>, grid, p);
+}
+
 /* One block an SM with as many teams as that allows; where even one team is more than that, two blocks an SM. The choice rests on
- * what the host knows, so a graph can hold it. */
+ * what the host knows, so a graph can hold it. With fixed splits always 8 teams: the order of sums must not depend on the batch. */
 const char *sv_start_merge(const sv_params &p, void *stream) {
   const unsigned units = (unsigned)(p.batch * p.cut.groups * p.cut.tiles8), room = p.blocks + p.blocks / 4;
-  const unsigned teams = 8 * units <= room ? 8 : 4 * units <= room ? 4 : 2 * units <= room ? 2 : 1;
-  const kx_grid grid = {units * teams, 1, MERGE_THREADS, MERGE_STATS + 64 * teams, true, stream};
-  return teams == 8      ? kx_launch(sv_merge_kernel<8, 9, 1>, grid, p)
-         : teams == 4    ? kx_launch(sv_merge_kernel<4, 9, 1>, grid, p)
-         : teams == 2    ? kx_launch(sv_merge_kernel<2, 9, 1>, grid, p)
-         : units <= room ? kx_launch(sv_merge_kernel<1, 9, 1>, grid, p)
-                         : kx_launch(sv_merge_kernel<1, 4, 2>, grid, p);
+  const unsigned teams = p.fixed_tiles || 8 * units <= room ? 8 : 4 * units <= room ? 4 : 2 * units <= room ? 2 : 1;
+  const kx_grid grid = {(unsigned)(p.batch * p.cut.groups), (unsigned)p.cut.tiles8 * teams, MERGE_THREADS, MERGE_STATS + 64 * teams, true, stream};
+  return p.one ? sv_start_teams<true>(grid, p, teams, units <= room) : sv_start_teams<false>(grid, p, teams, units <= room);
+}
+
+/* Of one request and group: blocks that have a part of it. */
+uint32_t sv_most_pieces(const kvk_problem *x, uint32_t tile_keys, uint32_t min_tiles, uint32_t workers) {
+  const uint64_t tiles = (x->prefix_capacity + (uint64_t)x->queries + tile_keys - 1) / tile_keys, pieces = (tiles + min_tiles - 1) / min_tiles;
+  return pieces < workers ? (uint32_t)pieces : workers;
 }
 
 sv_params sv_fill(kvk_kind kind, const kvk_problem *x, const kvk_options *o, void *workspace) {
@@ -698,6 +807,11 @@ sv_params sv_fill(kvk_kind kind, const kvk_problem *x, const kvk_options *o, voi
   p.tile_keys = (uint32_t)kvk_tile_keys(&p.cut, o);
   p.min_tiles = (uint32_t)kvk_min_split_tiles(o, (int)p.tile_keys);
   p.fixed_tiles = (uint32_t)o->fixed_split_tokens / p.tile_keys;
+  const uint32_t groups = (uint32_t)p.cut.groups;
+  p.aligned = !p.fixed_tiles && p.blocks % groups * 32 <= p.blocks && groups <= p.blocks && p.blocks / groups <= 65535;
+  p.workers = p.aligned ? p.blocks / groups : p.blocks;
+  p.one = p.aligned && p.batch == 1;
+  p.most_partials = sv_most_pieces(x, p.tile_keys, p.min_tiles, p.workers);
   return p;
 }
 
@@ -706,7 +820,7 @@ sv_params sv_fill(kvk_kind kind, const kvk_problem *x, const kvk_options *o, voi
 extern "C" const char *KX_NAME(split)(kvk_kind kind, const kvk_problem *problem, const kvk_options *options,
                                       void *workspace, void *stream) {
   const sv_params p = sv_fill(kind, problem, options, workspace);
-  const kx_grid grid = {p.blocks, 1, KVK_SPLIT_THREADS, 0, false, stream};
+  const kx_grid grid = {p.aligned ? (unsigned)p.cut.groups : p.blocks, p.aligned ? p.workers : 1, KVK_SPLIT_THREADS, 0, false, stream};
   const char *failed = p.tile_keys == 2 * KVK_TILE ? sv_start_units<2>(kind, grid, p) : sv_start_units<1>(kind, grid, p);
   return failed ? failed : sv_start_merge(p, stream);
 }
