@@ -122,7 +122,7 @@ static void describe_split(kvk_kind kind, const kvk_problem *p, const kvk_groups
   s->link_bytes = (loads ? tiles * (tile_bytes + 4 * keys) : 0) + parts * g->group_rows * KVK_ROW_BYTES + 2 * s->partial_bytes + s->output_bytes;
   s->smem_write_bytes = tiles * ((loads ? tile_bytes : 0) + (works ? halves * (3 * 512 + 256) * nt : 0)) + parts * 8 * nt * KVK_ROW_BYTES;
   s->smem_read_bytes = works ? tiles * (tile_bytes + keys * 2.0 * KVK_LATENT + halves * (3 * 512 + 4 * 256) * nt) + parts * 8 * nt * KVK_ROW_BYTES : 0;
-  s->mma_flops = works ? halves * (tiles * (4 * 9 + 4 * 8) + parts * 4 * 9) * nt * MMA_FLOPS : 0; /* a segment's last turn repeats Q K^T */
+  s->mma_flops = works ? halves * tiles * (4 * 9 + 4 * 8) * nt * MMA_FLOPS : 0;
   s->exponentials = works ? tiles * halves * 128 * (g->tiles8 > 4 ? 8 : 4) : 0;
   s->barriers_per_tile = 1; /* beside 3 mbarrier phases */
   (void)p;
