@@ -20,7 +20,7 @@ VERSION := $(shell git describe --always --dirty --tags 2>/dev/null || echo 0.1.
 
 # Debian's serial HDF5 is hdf5-serial.pc on some releases and hdf5.pc on others.
 HDF5PC := $(firstword $(foreach p,hdf5-serial hdf5,$(shell $(PKGCONFIG) --exists $(p) 2>/dev/null && echo $(p))))
-PKGS   := $(HDF5PC) gsl jansson inih libelf liblz4 libzstd libcrypto libzip
+PKGS   := $(HDF5PC) gsl jansson inih libelf liblz4 libzstd libcrypto libzip zlib
 MISSING := $(foreach p,$(PKGS) cunit,$(shell $(PKGCONFIG) --exists $(p) 2>/dev/null || echo $(p)))
 ifeq ($(HDF5PC),)
 MISSING := hdf5 $(MISSING)

@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")"
 
-build="gcc make pkg-config libhdf5-dev libgsl-dev libjansson-dev libinih-dev libelf-dev libiberty-dev liblz4-dev libzstd-dev libzip-dev libssl-dev libcunit1-dev"
+build="gcc g++ make pkg-config libhdf5-dev libgsl-dev libjansson-dev libinih-dev libelf-dev libiberty-dev liblz4-dev libzstd-dev libzip-dev zlib1g-dev libssl-dev libcunit1-dev"
 run="gnuplot-nox fonts-dejavu-core"
 # what the tests use beside the programs: poppler counts a report's pages, h5dump opens the datasets
 tests="hdf5-tools poppler-utils"

@@ -167,6 +167,14 @@ kv_status kva_judge(const kva_audit *audit, const kva_file *file, unsigned sm, c
                     kva_judgement *judgement, kv_error *err);
 void kva_judgement_free(kva_judgement *judgement);
 
+/* All files' kernels held against one GPU: what --check says. */
+typedef struct kva_checked {
+  size_t kernels, idle; /* all; those that do not run */
+  size_t picked;        /* of the idle: in plain data alone, where the library itself picks a kernel for the GPU it finds */
+  uint32_t first;       /* name of the first idle one (index in kva_audit.names) */
+} kva_checked;
+kv_status kva_check(const kva_audit *audit, unsigned sm, const regex_t *only, kva_checked *checked, kv_error *err);
+
 /* One sentence why a kernel's group has its verdict, and one what a rebuild takes. */
 void kva_explain(const kva_audit *audit, const kva_file *file, const kva_judgement *judgement, const kva_group *group,
                  char *why, size_t why_size, char *rebuild, size_t rebuild_size);
@@ -181,6 +189,7 @@ typedef struct kva_tell {
   unsigned sm;          /* 0: map only */
   const regex_t *only;  /* --kernels; kernels are listed one by one then */
   bool every_family;    /* list families that run too */
+  bool idle;            /* list the kernels that do not run, one by one */
   const char *command;  /* for the dataset's history */
 } kva_tell;
 

@@ -78,12 +78,14 @@ static json_t *variant_json(const kva_file *file, const kva_variant *v) {
   return o;
 }
 
-static json_t *kernels_json(const kva_audit *audit, const kva_file *file, const kva_judgement *j) {
+/* `from`: the least verdict listed. */
+static json_t *kernels_json(const kva_audit *audit, const kva_file *file, const kva_judgement *j, kva_verdict from) {
   enum { TEXT = 65536 };
   char *text = malloc(TEXT);
   json_t *list = json_array();
   for (size_t i = 0; text && i < j->kernels; i++) {
     const kva_judged *k = &j->kernel[i];
+    if (k->verdict < from) continue;
     json_t *o = json_object(), *variants = json_array();
     kva_demangle(audit->names.text[k->name], text, TEXT);
     json_object_set_new(o, "name", text_json(text));
@@ -173,7 +175,8 @@ static kv_status file_json(const kva_audit *audit, const kva_file *file, const k
     st = kva_judge(audit, file, tell->sm, tell->only, &j, err);
     if (!st) {
       json_object_set_new(o, "families", groups_json(audit, file, &j));
-      if (tell->only) json_object_set_new(o, "kernels", kernels_json(audit, file, &j));
+      if (tell->only || tell->idle)
+        json_object_set_new(o, "kernels", kernels_json(audit, file, &j, tell->only ? KVA_NATIVE : KVA_STUB));
       kva_judgement_free(&j);
     }
   }

@@ -265,3 +265,27 @@ void kva_judgement_free(kva_judgement *j) {
   free(j->group);
   *j = (kva_judgement){0};
 }
+
+static bool all_in_data(const kva_file *file, const kva_judgement *j, const kva_judged *k) {
+  for (uint32_t i = 0; i < k->many; i++)
+    if (!file->entry[file->variant[j->order[k->first + i]].entry].in_data) return false;
+  return true;
+}
+
+kv_status kva_check(const kva_audit *audit, unsigned sm, const regex_t *only, kva_checked *checked, kv_error *err) {
+  *checked = (kva_checked){0};
+  for (size_t i = 0; i < audit->files; i++) {
+    kva_judgement j;
+    kv_status st = kva_judge(audit, &audit->file[i], sm, only, &j, err);
+    if (st) return st;
+    for (size_t n = 0; n < j.kernels; n++) {
+      const kva_judged *k = &j.kernel[n];
+      if (k->verdict < KVA_STUB) continue;
+      if (!checked->idle++) checked->first = k->name;
+      checked->picked += all_in_data(&audit->file[i], &j, k);
+    }
+    checked->kernels += j.kernels;
+    kva_judgement_free(&j);
+  }
+  return KV_OK;
+}

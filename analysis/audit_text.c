@@ -92,6 +92,23 @@ static void tell_kernel(FILE *out, const kva_audit *audit, const kva_file *file,
   }
 }
 
+/* A line each: name, and what there is of it. */
+static void tell_idle(FILE *out, const kva_audit *audit, const kva_file *file, const kva_judgement *j, char *text, size_t size) {
+  for (size_t n = 0; n < j->kernels; n++) {
+    const kva_judged *k = &j->kernel[n];
+    if (k->verdict < KVA_STUB) continue;
+    kva_demangle(audit->names.text[k->name], text, size);
+    (void)fprintf(out, "    %s: %s  (", kva_verdict_name(k->verdict), text);
+    for (uint32_t i = 0; i < k->many; i++) {
+      const kva_held *e = &file->entry[file->variant[j->order[k->first + i]].entry];
+      char target[KVA_TARGET_TEXT];
+      kva_target_text(e->target, target);
+      (void)fprintf(out, "%s%s %s", i ? ", " : "", e->kind == KVA_KIND_CODE ? "code" : "PTX", target);
+    }
+    (void)fprintf(out, ")\n");
+  }
+}
+
 static void tell_group(FILE *out, const kva_audit *audit, const kva_file *file, const kva_judgement *j,
                        const kva_group *g) {
   char why[2048], rebuild[4096];
@@ -153,8 +170,9 @@ static kv_status tell_file(FILE *out, const kva_audit *audit, const kva_file *fi
     if (count[v]) (void)fprintf(out, "; %llu %s", (unsigned long long)count[v], kva_verdict_name((kva_verdict)v));
   (void)fputc('\n', out);
   tell_groups(out, audit, file, &j, tell);
-  char *text = tell->only ? malloc(TEXT) : NULL;
-  for (size_t i = 0; text && i < j.kernels; i++) tell_kernel(out, audit, file, &j, &j.kernel[i], text, TEXT);
+  char *text = tell->only || tell->idle ? malloc(TEXT) : NULL;
+  for (size_t i = 0; text && tell->only && i < j.kernels; i++) tell_kernel(out, audit, file, &j, &j.kernel[i], text, TEXT);
+  if (text && !tell->only) tell_idle(out, audit, file, &j, text, TEXT);
   free(text);
   kva_judgement_free(&j);
   return KV_OK;

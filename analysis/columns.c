@@ -1,6 +1,7 @@
 #include "columns.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -72,5 +73,33 @@ kv_status kva_words(hid_t file, const char *path, const char *name, uint64_t *n,
   if (space >= 0) (void)H5Sclose(space);
   if (type >= 0) (void)H5Tclose(type);
   if (d >= 0) (void)H5Dclose(d);
+  return st;
+}
+
+kv_status kva_write_reals(hid_t file, const char *group, const kva_real_column *column, size_t columns, uint64_t n,
+                          const void *rows, kv_error *err) {
+  double *v = malloc((n + 1) * sizeof *v);
+  kv_status st = v ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "/%s: out of memory", group);
+  for (size_t c = 0; !st && c < columns; c++) {
+    char path[96];
+    (void)snprintf(path, sizeof path, "%s/%s", group, column[c].name);
+    for (uint64_t i = 0; i < n; i++) v[i] = column[c].of(rows, i);
+    st = kv_h5_write(file, path, H5T_IEEE_F64LE, n, v, column[c].units, column[c].about, KV_H5_SMALL, err);
+  }
+  free(v);
+  return st;
+}
+
+kv_status kva_write_words(hid_t file, const char *group, const kva_word_column *column, size_t columns, uint64_t n,
+                          const void *rows, kv_error *err) {
+  const char **text = malloc((n + 1) * sizeof *text);
+  kv_status st = text ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "/%s: out of memory", group);
+  for (size_t c = 0; !st && c < columns; c++) {
+    char path[96];
+    (void)snprintf(path, sizeof path, "%s/%s", group, column[c].name);
+    for (uint64_t i = 0; i < n; i++) text[i] = column[c].of(rows, i);
+    st = kv_h5_write_strings(file, path, n, text, column[c].about, err);
+  }
+  free(text);
   return st;
 }

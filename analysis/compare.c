@@ -226,10 +226,7 @@ void kva_compare_free(kva_comparison *c) {
 
 /* ---- the dataset ---- */
 
-#define GET(f, expression)             \
-  static double f(const kva_pair *p) { \
-    return expression;                 \
-  }
+#define GET(f, expression) KVA_REAL(f, kva_pair, p, expression)
 GET(g_prefix, (double)p->prefix)
 GET(g_heads, p->heads)
 GET(g_queries, p->queries)
@@ -241,38 +238,24 @@ GET(g_ratio, p->ratio)
 GET(g_low, p->low)
 GET(g_high, p->high)
 GET(g_verdict, p->verdict)
+KVA_WORD(g_kernel, kva_pair, p, p->kernel)
+KVA_WORD(g_layout, kva_pair, p, p->layout)
 
 static kv_status write_points(const kva_comparison *c, hid_t file, kv_error *err) {
-  static const struct {
-    const char *name, *units, *about;
-    double (*get)(const kva_pair *);
-  } column[] = {{"points/prefix", "token", "Prefix", g_prefix},
-                {"points/heads", "1", "Heads", g_heads},
-                {"points/queries", "1", "Tree nodes", g_queries},
-                {"points/batch", "1", "Requests", g_batch},
-                {"points/measured", "1", "1 measured, 0 modelled", g_measured},
-                {"points/before", "s", "Time before", g_before},
-                {"points/after", "s", "Time after", g_after},
-                {"points/ratio", "1", "After over before", g_ratio},
-                {"points/ratio_low", "1", "After over before, lower end", g_low},
-                {"points/ratio_high", "1", "After over before, upper end", g_high},
-                {"points/verdict", "1", "1 slower, 0 undecided, -1 faster", g_verdict}};
-  double *v = malloc((c->n + 1) * sizeof *v);
-  const char **word = malloc((c->n + 1) * sizeof *word);
-  kv_status st = v && word ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  for (int k = 0; !st && k < 2; k++) {
-    for (size_t i = 0; i < c->n; i++) word[i] = k ? c->pair[i].layout : c->pair[i].kernel;
-    st = kv_h5_write_strings(file, k ? "points/layout" : "points/kernel", c->n, word,
-                             k ? "Where the rows lie" : "Kernel", err);
-  }
-  for (size_t k = 0; !st && k < sizeof column / sizeof *column; k++) {
-    for (size_t i = 0; i < c->n; i++) v[i] = column[k].get(&c->pair[i]);
-    st = kv_h5_write(file, column[k].name, H5T_IEEE_F64LE, c->n, v, column[k].units, column[k].about,
-                     KV_H5_SMALL, err);
-  }
-  free(v);
-  free(word);
-  return st;
+  static const kva_word_column word[] = {{"kernel", "Kernel", g_kernel}, {"layout", "Where the rows lie", g_layout}};
+  static const kva_real_column real[] = {{"prefix", "token", "Prefix", g_prefix},
+                                         {"heads", "1", "Heads", g_heads},
+                                         {"queries", "1", "Tree nodes", g_queries},
+                                         {"batch", "1", "Requests", g_batch},
+                                         {"measured", "1", "1 measured, 0 modelled", g_measured},
+                                         {"before", "s", "Time before", g_before},
+                                         {"after", "s", "Time after", g_after},
+                                         {"ratio", "1", "After over before", g_ratio},
+                                         {"ratio_low", "1", "After over before, lower end", g_low},
+                                         {"ratio_high", "1", "After over before, upper end", g_high},
+                                         {"verdict", "1", "1 slower, 0 undecided, -1 faster", g_verdict}};
+  kv_status st = kva_write_words(file, "points", word, sizeof word / sizeof *word, c->n, c->pair, err);
+  return st ? st : kva_write_reals(file, "points", real, sizeof real / sizeof *real, c->n, c->pair, err);
 }
 
 kv_status kva_compare_write(const kva_comparison *c, const char *path, const char *command, kv_error *err) {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "columns.h"
 #include "csv.h"
 #include "kv_h5.h"
 
@@ -164,10 +165,7 @@ void kva_step_sum(kva_step_point *p, uint32_t layers, const kva_step_rest *rest,
 
 /* ---- the dataset ---- */
 
-#define GET(f, expression)                   \
-  static double f(const kva_step_point *p) { \
-    return expression;                       \
-  }
+#define GET(f, expression) KVA_REAL(f, kva_step_point, p, expression)
 GET(g_prefix, (double)p->prefix)
 GET(g_attention, p->attention)
 GET(g_low, p->low)
@@ -181,57 +179,39 @@ GET(g_tokens_low, p->tokens_low)
 GET(g_tokens_high, p->tokens_high)
 GET(g_share, p->share)
 GET(g_best, p->best)
+KVA_WORD(g_kernel, kva_step_point, p, p->kernel)
+KVA_WORD(g_program, kva_step_point, p, p->program)
 
 static kv_status write_points(const kva_step_point *point, uint64_t n, hid_t file, kv_error *err) {
-  static const struct {
-    const char *name, *units, *about;
-    double (*get)(const kva_step_point *);
-  } column[] = {{"points/prefix", "token", "Prefix", g_prefix},
-                {"points/attention", "s", "Verify attention of one layer", g_attention},
-                {"points/attention_low", "s", "Verify attention of one layer, lower end", g_low},
-                {"points/attention_high", "s", "Verify attention of one layer, upper end", g_high},
-                {"points/floor", "s", "Floor of one layer's attention, T0", g_floor},
-                {"points/step", "s", "Decode step", g_step},
-                {"points/step_low", "s", "Decode step, lower end", g_step_low},
-                {"points/step_high", "s", "Decode step, upper end", g_step_high},
-                {"points/tokens", "1/s", "Accepted tokens a second", g_tokens},
-                {"points/tokens_low", "1/s", "Accepted tokens a second, lower end", g_tokens_low},
-                {"points/tokens_high", "1/s", "Accepted tokens a second, upper end", g_tokens_high},
-                {"points/attention_share", "1", "Share of attention in the step", g_share},
-                {"points/step_at_floor", "s", "Decode step with attention at its floor", g_best}};
-  double *v = malloc((n + 1) * sizeof *v);
-  const char **name = malloc((n + 1) * sizeof *name);
-  kv_status st = v && name ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  for (uint64_t i = 0; !st && i < n; i++) name[i] = point[i].kernel;
-  if (!st) st = kv_h5_write_strings(file, "points/kernel", n, name, "Attention kernel", err);
-  for (uint64_t i = 0; !st && i < n; i++) name[i] = point[i].program;
-  if (!st) st = kv_h5_write_strings(file, "points/program", n, name, "Program that the times were made of", err);
-  for (size_t c = 0; !st && c < sizeof column / sizeof *column; c++) {
-    for (uint64_t i = 0; i < n; i++) v[i] = column[c].get(&point[i]);
-    st = kv_h5_write(file, column[c].name, H5T_IEEE_F64LE, n, v, column[c].units, column[c].about,
-                     KV_H5_SMALL, err);
-  }
-  free(v);
-  free(name);
-  return st;
+  static const kva_word_column word[] = {{"kernel", "Attention kernel", g_kernel},
+                                         {"program", "Program that the times were made of", g_program}};
+  static const kva_real_column real[] = {{"prefix", "token", "Prefix", g_prefix},
+                                         {"attention", "s", "Verify attention of one layer", g_attention},
+                                         {"attention_low", "s", "Verify attention of one layer, lower end", g_low},
+                                         {"attention_high", "s", "Verify attention of one layer, upper end", g_high},
+                                         {"floor", "s", "Floor of one layer's attention, T0", g_floor},
+                                         {"step", "s", "Decode step", g_step},
+                                         {"step_low", "s", "Decode step, lower end", g_step_low},
+                                         {"step_high", "s", "Decode step, upper end", g_step_high},
+                                         {"tokens", "1/s", "Accepted tokens a second", g_tokens},
+                                         {"tokens_low", "1/s", "Accepted tokens a second, lower end", g_tokens_low},
+                                         {"tokens_high", "1/s", "Accepted tokens a second, upper end", g_tokens_high},
+                                         {"attention_share", "1", "Share of attention in the step", g_share},
+                                         {"step_at_floor", "s", "Decode step with attention at its floor", g_best}};
+  kv_status st = kva_write_words(file, "points", word, sizeof word / sizeof *word, n, point, err);
+  return st ? st : kva_write_reals(file, "points", real, sizeof real / sizeof *real, n, point, err);
 }
 
+KVA_WORD(c_name, kva_component, c, c->name)
+KVA_REAL(c_fixed, kva_component, c, c->fixed)
+KVA_REAL(c_per_token, kva_component, c, c->per_token)
+
 static kv_status write_components(const kva_step_rest *rest, hid_t file, kv_error *err) {
-  const char *name[KVA_MAX_COMPONENTS];
-  double fixed[KVA_MAX_COMPONENTS], per[KVA_MAX_COMPONENTS];
-  for (uint32_t i = 0; i < rest->n; i++) {
-    name[i] = rest->component[i].name;
-    fixed[i] = rest->component[i].fixed;
-    per[i] = rest->component[i].per_token;
-  }
-  kv_status st = kv_h5_write_strings(file, "components/name", rest->n, name, "Rest of the step", err);
-  if (!st)
-    st = kv_h5_write(file, "components/fixed", H5T_IEEE_F64LE, rest->n, fixed, "s",
-                     "Time a step whatever the context", KV_H5_SMALL, err);
-  if (!st)
-    st = kv_h5_write(file, "components/per_token", H5T_IEEE_F64LE, rest->n, per, "s",
-                     "Time a step and token of context", KV_H5_SMALL, err);
-  return st;
+  static const kva_word_column word = {"name", "Rest of the step", c_name};
+  static const kva_real_column real[] = {{"fixed", "s", "Time a step whatever the context", c_fixed},
+                                         {"per_token", "s", "Time a step and token of context", c_per_token}};
+  kv_status st = kva_write_words(file, "components", &word, 1, rest->n, rest->component, err);
+  return st ? st : kva_write_reals(file, "components", real, sizeof real / sizeof *real, rest->n, rest->component, err);
 }
 
 kv_status kva_step_write(const kva_step_point *point, uint64_t n, const kva_step_rest *rest,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kv_h5.h"
+#include "columns.h"
 
 static const struct {
   const char *fix, *before, *after;
@@ -81,51 +81,32 @@ double kva_gains_worst(const kva_gain *gain, size_t gains, const char *fix, size
 
 /* ---- the dataset ---- */
 
-static kv_status write_words(hid_t file, const kva_gain *gain, size_t n, kv_error *err) {
-  const char **word = calloc(4 * n + 1, sizeof *word);
-  if (!word) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  for (size_t i = 0; i < n; i++) {
-    word[i] = gain[i].fix;
-    word[n + i] = gain[i].before->kernel;
-    word[2 * n + i] = gain[i].after->kernel;
-    word[3 * n + i] = gain[i].before->layout;
-  }
-  kv_status st = kv_h5_write_strings(file, "gains/fix", n, word, "What was changed", err);
-  if (!st) st = kv_h5_write_strings(file, "gains/before", n, word + n, "Kernel without it", err);
-  if (!st) st = kv_h5_write_strings(file, "gains/after", n, word + 2 * n, "Kernel with it", err);
-  if (!st) st = kv_h5_write_strings(file, "gains/layout", n, word + 3 * n, "Where the rows lie", err);
-  free(word);
-  return st;
-}
+#define WORD(f, expression) KVA_WORD(f, kva_gain, g, expression)
+WORD(g_fix, g->fix)
+WORD(g_before, g->before->kernel)
+WORD(g_after, g->after->kernel)
+WORD(g_layout, g->before->layout)
+#define REAL(f, expression) KVA_REAL(f, kva_gain, g, expression)
+REAL(g_prefix, (double)g->before->problem.longest)
+REAL(g_heads, g->before->problem.heads)
+REAL(g_batch, g->before->problem.batch)
+REAL(g_realised, g->realised)
+REAL(g_low, g->low)
+REAL(g_high, g->high)
+REAL(g_predicted, g->predicted)
 
 kv_status kva_gains_write(hid_t file, const kva_gain *gain, size_t n, kv_error *err) {
-  static const struct {
-    const char *name, *long_name;
-  } column[] = {{"gains/prefix", "Tokens of the longest request"},
-                {"gains/heads", "Heads"},
-                {"gains/batch", "Requests"},
-                {"gains/realised", "Time before over time after, measured"},
-                {"gains/realised_low", "Lower end of its interval"},
-                {"gains/realised_high", "Upper end of its interval"},
-                {"gains/predicted", "The same, predicted (NaN: no program)"}};
-  enum { COLUMNS = sizeof column / sizeof *column };
-  double *v = calloc(n + 1, sizeof *v);
-  if (!v) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  kv_status st = write_words(file, gain, n, err);
-  for (int c = 0; !st && c < COLUMNS; c++) {
-    for (size_t i = 0; i < n; i++) {
-      const kva_gain *g = &gain[i];
-      const double value[COLUMNS] = {(double)g->before->problem.longest,
-                                     g->before->problem.heads,
-                                     g->before->problem.batch,
-                                     g->realised,
-                                     g->low,
-                                     g->high,
-                                     g->predicted};
-      v[i] = value[c];
-    }
-    st = kv_h5_write(file, column[c].name, H5T_IEEE_F64LE, n, v, "1", column[c].long_name, KV_H5_SMALL, err);
-  }
-  free(v);
-  return st;
+  static const kva_word_column word[] = {{"fix", "What was changed", g_fix},
+                                         {"before", "Kernel without it", g_before},
+                                         {"after", "Kernel with it", g_after},
+                                         {"layout", "Where the rows lie", g_layout}};
+  static const kva_real_column real[] = {{"prefix", "1", "Tokens of the longest request", g_prefix},
+                                         {"heads", "1", "Heads", g_heads},
+                                         {"batch", "1", "Requests", g_batch},
+                                         {"realised", "1", "Time before over time after, measured", g_realised},
+                                         {"realised_low", "1", "Lower end of its interval", g_low},
+                                         {"realised_high", "1", "Upper end of its interval", g_high},
+                                         {"predicted", "1", "The same, predicted (NaN: no program)", g_predicted}};
+  kv_status st = kva_write_words(file, "gains", word, sizeof word / sizeof *word, n, gain, err);
+  return st ? st : kva_write_reals(file, "gains", real, sizeof real / sizeof *real, n, gain, err);
 }

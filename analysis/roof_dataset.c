@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kv_h5.h"
+#include "columns.h"
 #include "roof_run.h"
 
 enum { CEILINGS = 2 * KVM_RESOURCES + 8 };
@@ -214,11 +214,6 @@ typedef struct whole_column {
   int bits;
   uint64_t (*get)(const kva_point *p);
 } whole_column;
-typedef struct real_column {
-  const char *name, *units, *long_name;
-  double (*get)(const kva_point *p);
-} real_column;
-
 #define WHOLE(f, expression)              \
   static uint64_t f(const kva_point *p) { \
     return (uint64_t)(expression);        \
@@ -236,10 +231,7 @@ WHOLE(w_fits, p->work.fits)
 WHOLE(w_useful, p->useful.bytes)
 WHOLE(w_binding, p->ladder.binding + (p->ladder.binding_sm ? KVM_RESOURCES : 0))
 
-#define REAL(f, expression)             \
-  static double f(const kva_point *p) { \
-    return expression;                  \
-  }
+#define REAL(f, expression) KVA_REAL(f, kva_point, p, expression)
 REAL(r_kv, p->useful.kv_bytes)
 REAL(r_flops, p->useful.flops)
 REAL(r_intensity, p->useful.intensity)
@@ -288,7 +280,7 @@ static const whole_column whole_columns[] = {
     {"useful_bytes", "B", "Useful bytes U", U64, w_useful},
     {"binding", "1", "Row of /resources that sets the modelled time", U32, w_binding}};
 
-static const real_column real_columns[] = {
+static const kva_real_column real_columns[] = {
     {"useful_kv_bytes", "B", "Useful bytes of KV rows alone", r_kv},
     {"useful_flops", "FLOP", "Useful flops F", r_flops},
     {"intensity", "FLOP/B", "F / U", r_intensity},
@@ -365,14 +357,7 @@ static kv_status write_causes(const kva_run *run, hid_t file, double *real, kv_e
   return st;
 }
 
-static kv_status write_verdicts(const kva_run *run, hid_t file, kv_error *err) {
-  const char **text = malloc(run->points * sizeof *text);
-  if (!text) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  for (uint64_t i = 0; i < run->points; i++) text[i] = run->point[i].attribution.verdict;
-  kv_status st = kv_h5_write_strings(file, "points/verdict", run->points, text, "What the ladder says", err);
-  free(text);
-  return st;
-}
+KVA_WORD(r_verdict, kva_point, p, p->attribution.verdict)
 
 static kv_status write_points(const kva_run *run, hid_t file, kv_error *err) {
   kv_status st = KV_OK;
@@ -381,15 +366,11 @@ static kv_status write_points(const kva_run *run, hid_t file, kv_error *err) {
   if (!whole || !real) st = kv_fail(err, KV_ERR_MEMORY, "out of memory");
   for (size_t c = 0; !st && c < sizeof whole_columns / sizeof *whole_columns; c++)
     st = write_whole(run, file, &whole_columns[c], whole, err);
-  for (size_t c = 0; !st && c < sizeof real_columns / sizeof *real_columns; c++) {
-    char name[64];
-    (void)snprintf(name, sizeof name, "points/%s", real_columns[c].name);
-    for (uint64_t i = 0; i < run->points; i++) real[i] = real_columns[c].get(&run->point[i]);
-    st = kv_h5_write(file, name, H5T_IEEE_F64LE, run->points, real, real_columns[c].units,
-                     real_columns[c].long_name, KV_H5_SMALL, err);
-  }
+  if (!st)
+    st = kva_write_reals(file, "points", real_columns, sizeof real_columns / sizeof *real_columns, run->points, run->point, err);
   if (!st) st = write_causes(run, file, real, err);
-  if (!st) st = write_verdicts(run, file, err);
+  static const kva_word_column verdict = {"verdict", "What the ladder says", r_verdict};
+  if (!st) st = kva_write_words(file, "points", &verdict, 1, run->points, run->point, err);
   free(whole);
   free(real);
   return st;

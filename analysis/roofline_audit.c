@@ -99,21 +99,21 @@ static kv_status whole(const kva_audit *audit, kv_error *err) {
 }
 
 static kv_status check(const kva_audit *audit, unsigned sm, const regex_t *only, kv_error *err) {
-  size_t kernels = 0, idle = 0;
-  for (size_t i = 0; i < audit->files; i++) {
-    kva_judgement j;
-    kv_status st = kva_judge(audit, &audit->file[i], sm, only, &j, err);
-    if (st) return st;
-    for (size_t k = 0; k < j.kernels; k++) idle += j.kernel[k].verdict >= KVA_STUB;
-    kernels += j.kernels;
-    kva_judgement_free(&j);
-  }
-  if (!kernels) return kv_fail(err, KV_ERR_BAR, "--check: no kernel to check");
-  return idle ? kv_fail(err, KV_ERR_BAR, "--check: %zu of %zu kernels do not run on sm_%u", idle, kernels, sm) : KV_OK;
+  kva_checked c;
+  char first[200], picked[128] = "";
+  kv_status st = kva_check(audit, sm, only, &c, err);
+  if (st) return st;
+  if (!c.kernels) return kv_fail(err, KV_ERR_BAR, "--check: no kernel to check");
+  if (!c.idle) return KV_OK;
+  kva_demangle(audit->names.text[c.first], first, sizeof first);
+  if (c.picked)
+    (void)snprintf(picked, sizeof picked, "; in plain data, where the library picks for the GPU it finds: %zu", c.picked);
+  return kv_fail(err, KV_ERR_BAR, "--check: %zu of %zu kernels do not run on sm_%u; the first is %s%s", c.idle, c.kernels, sm,
+                 first, picked);
 }
 
 static kv_status tell(const kva_audit *audit, const audit_options *o, unsigned sm, const regex_t *only, kv_error *err) {
-  kva_tell t = {.sm = sm, .only = only, .every_family = o->all, .command = o->command};
+  kva_tell t = {.sm = sm, .only = only, .every_family = o->all, .idle = o->check, .command = o->command};
   kv_status st = KV_OK;
   if (o->list)
     st = kva_tell_list(stdout, audit, err);
@@ -191,7 +191,7 @@ int roofline_audit(int argc, char **argv) {
       {"sass", O_SASS, 0, 0, "disassemble the kernels of --kernels with nvdisasm, if it is in PATH, as further evidence", 0},
       {"source", O_SOURCE, "DIR", 0, "compare with what the build files there ask nvcc for", 0},
       {"diff", O_DIFF, 0, 0, "compare two versions: roofline audit --diff A B", 0},
-      {"check", O_CHECK, 0, 0, "exit status 1 if a kernel looked at does not run on the GPU", 0},
+      {"check", O_CHECK, 0, 0, "exit status 1 if a kernel looked at does not run on the GPU; lists each that does not", 0},
       {"list", O_LIST, 0, 0, "only the entries, as cuobjdump --list-elf --list-ptx lists them; those it misses, in plain data, as `ELF data`, `PTX data`", 0},
       {"json", O_JSON, 0, 0, "JSON on stdout (schema audit-1)", 0},
       {"output", 'o', "FILE", 0, "dataset (audit-1)", 0},

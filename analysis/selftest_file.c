@@ -188,38 +188,7 @@ kv_status kva_planted_write(const kva_planted *p, const char *path, const char *
 
 /* ---- the judgement ---- */
 
-typedef enum judged_text { J_KERNEL, J_PLANTED, J_NAMED, J_CONTROL, J_VERDICT, J_TEXTS } judged_text;
-static const char *judged_word(const kva_named *v, judged_text which) {
-  switch (which) {
-    case J_KERNEL: return v->row->kernel;
-    case J_PLANTED: return v->row->cause;
-    case J_NAMED: return kva_named_cause(v);
-    case J_CONTROL: return v->row->control;
-    default: return v->a.verdict;
-  }
-}
-
-static kv_status write_judged_texts(hid_t file, const kva_judgement *j, kv_error *err) {
-  static const char *const name[J_TEXTS] = {"kernel", "planted", "named", "control", "verdict"};
-  static const char *const about[J_TEXTS] = {"Kernel", "Cause that was planted; empty: none",
-                                             "Cause with the largest share; none: no factor above 1.1",
-                                             "The kernel without the cause; empty: none",
-                                             "What the ladder says"};
-  const char *text[KVA_MOST_PLANTED];
-  kv_status st = KV_OK;
-  for (int c = 0; !st && c < J_TEXTS; c++) {
-    char path[64];
-    (void)snprintf(path, sizeof path, "judged/%s", name[c]);
-    for (size_t i = 0; i < j->n; i++) text[i] = judged_word(&j->named[i], (judged_text)c);
-    st = kv_h5_write_strings(file, path, j->n, text, about[c], err);
-  }
-  return st;
-}
-
-#define NAMED(f, expression)            \
-  static double f(const kva_named *v) { \
-    return expression;                  \
-  }
+#define NAMED(f, expression) KVA_REAL(f, kva_named, v, expression)
 NAMED(j_time, v->row->time.median)
 NAMED(j_low, v->row->time.low)
 NAMED(j_high, v->row->time.high)
@@ -233,40 +202,49 @@ NAMED(j_total, v->total)
 NAMED(j_gain, v->gain)
 NAMED(j_realised, v->realised)
 NAMED(j_worst, v->worst)
+NAMED(j_t0, v->a.t[0])
+NAMED(j_t1, v->a.t[1])
+NAMED(j_t2, v->a.t[2])
+NAMED(j_t3, v->a.t[3])
+NAMED(j_t4, v->a.t[4])
+NAMED(j_t5, v->a.t[5])
+NAMED(j_t6, v->a.t[6])
+NAMED(j_t7, v->a.t[7])
+KVA_WORD(j_kernel, kva_named, v, v->row->kernel)
+KVA_WORD(j_planted, kva_named, v, v->row->cause)
+KVA_WORD(j_named, kva_named, v, kva_named_cause(v))
+KVA_WORD(j_without, kva_named, v, v->row->control)
+KVA_WORD(j_verdict, kva_named, v, v->a.verdict)
 
-static kv_status write_judged_numbers(hid_t file, const kva_judgement *j, kv_error *err) {
-  static const struct {
-    const char *name, *units, *about;
-    double (*of)(const kva_named *);
-  } number[] = {{"time", "s", "Median time", j_time},
-                {"time_low", "s", "Lower end of its 95 % interval", j_low},
-                {"time_high", "s", "Upper end of its 95 % interval", j_high},
-                {"control_time", "s", "Median time of the control", j_control},
-                {"control_time_low", "s", "Lower end of its 95 % interval", j_control_low},
-                {"control_time_high", "s", "Upper end of its 95 % interval", j_control_high},
-                {"share", "1", "Share of ln(time / control_time) that the planted cause explains", j_share},
-                {"share_low", "1", "Lower end of its 95 % interval", j_share_low},
-                {"share_high", "1", "Upper end of its 95 % interval", j_share_high},
-                {"total", "1", "ln(time / control_time)", j_total},
-                {"gain", "1", "Predicted gain of taking the cause out", j_gain},
-                {"realised", "1", "time / control_time", j_realised},
-                {"worst", "1", "Largest factor of the ladder", j_worst}};
-  double value[KVA_MOST_PLANTED];
-  char path[64], about[40];
-  kv_status st = KV_OK;
-  for (size_t c = 0; !st && c < sizeof number / sizeof *number; c++) {
-    (void)snprintf(path, sizeof path, "judged/%s", number[c].name);
-    for (size_t i = 0; i < j->n; i++) value[i] = number[c].of(&j->named[i]);
-    st = kv_h5_write(file, path, H5T_IEEE_F64LE, j->n, value, number[c].units, number[c].about, KV_H5_SMALL,
-                     err);
-  }
-  for (int t = 0; !st && t < 8; t++) {
-    (void)snprintf(path, sizeof path, "judged/t%d", t);
-    (void)snprintf(about, sizeof about, "T%d of the ladder", t);
-    for (size_t i = 0; i < j->n; i++) value[i] = j->named[i].a.t[t];
-    st = kv_h5_write(file, path, H5T_IEEE_F64LE, j->n, value, "s", about, KV_H5_SMALL, err);
-  }
-  return st;
+static kv_status write_judged(hid_t file, const kva_judgement *j, kv_error *err) {
+  static const kva_word_column word[] = {{"kernel", "Kernel", j_kernel},
+                                         {"planted", "Cause that was planted; empty: none", j_planted},
+                                         {"named", "Cause with the largest share; none: no factor above 1.1", j_named},
+                                         {"control", "The kernel without the cause; empty: none", j_without},
+                                         {"verdict", "What the ladder says", j_verdict}};
+  static const kva_real_column real[] = {{"time", "s", "Median time", j_time},
+                                         {"time_low", "s", "Lower end of its 95 % interval", j_low},
+                                         {"time_high", "s", "Upper end of its 95 % interval", j_high},
+                                         {"control_time", "s", "Median time of the control", j_control},
+                                         {"control_time_low", "s", "Lower end of its 95 % interval", j_control_low},
+                                         {"control_time_high", "s", "Upper end of its 95 % interval", j_control_high},
+                                         {"share", "1", "Share of ln(time / control_time) that the planted cause explains", j_share},
+                                         {"share_low", "1", "Lower end of its 95 % interval", j_share_low},
+                                         {"share_high", "1", "Upper end of its 95 % interval", j_share_high},
+                                         {"total", "1", "ln(time / control_time)", j_total},
+                                         {"gain", "1", "Predicted gain of taking the cause out", j_gain},
+                                         {"realised", "1", "time / control_time", j_realised},
+                                         {"worst", "1", "Largest factor of the ladder", j_worst},
+                                         {"t0", "s", "T0 of the ladder", j_t0},
+                                         {"t1", "s", "T1 of the ladder", j_t1},
+                                         {"t2", "s", "T2 of the ladder", j_t2},
+                                         {"t3", "s", "T3 of the ladder", j_t3},
+                                         {"t4", "s", "T4 of the ladder", j_t4},
+                                         {"t5", "s", "T5 of the ladder", j_t5},
+                                         {"t6", "s", "T6 of the ladder", j_t6},
+                                         {"t7", "s", "T7 of the ladder", j_t7}};
+  kv_status st = kva_write_words(file, "judged", word, sizeof word / sizeof *word, j->n, j->named, err);
+  return st ? st : kva_write_reals(file, "judged", real, sizeof real / sizeof *real, j->n, j->named, err);
 }
 
 static kv_status add_judgement(void *user, hid_t file, kv_error *err) {
@@ -275,8 +253,7 @@ static kv_status add_judgement(void *user, hid_t file, kv_error *err) {
     return kv_fail(err, KV_ERR_INPUT, "/judged cannot be replaced");
   kv_status st = kv_h5_put_str(file, "calibration", j->calibration, err);
   if (!st) st = kv_h5_put_f64(file, "bar", j->bar, err);
-  if (!st) st = write_judged_texts(file, j, err);
-  return st ? st : write_judged_numbers(file, j, err);
+  return st ? st : write_judged(file, j, err);
 }
 
 kv_status kva_planted_add(const char *from, const char *to, const kva_judgement *j, kv_error *err) {

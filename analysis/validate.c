@@ -442,34 +442,11 @@ size_t kva_scores(const kva_readings *m, size_t sets, kva_score scores[KVA_MAX_S
 
 /* ---- the dataset ---- */
 
-static kv_status write_real(hid_t file, const char *name, const kva_readings *m, size_t sets, size_t n,
-                            double (*get)(const kva_reading *), const char *units, const char *about,
-                            kv_error *err) {
-  double *v = malloc((n + 1) * sizeof *v);
-  size_t at = 0;
-  if (!v) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  for (size_t k = 0; k < sets; k++)
-    for (size_t i = 0; i < m[k].n; i++) v[at++] = get(&m[k].sample[i]);
-  kv_status st = kv_h5_write(file, name, H5T_IEEE_F64LE, n, v, units, about, KV_H5_SMALL, err);
-  free(v);
-  return st;
-}
-
-static kv_status write_words(hid_t file, const char *name, const kva_readings *m, size_t sets, size_t n,
-                             bool layout, const char *about, kv_error *err) {
-  const char **v = malloc((n + 1) * sizeof *v);
-  size_t at = 0;
-  if (!v) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
-  for (size_t k = 0; k < sets; k++)
-    for (size_t i = 0; i < m[k].n; i++) v[at++] = layout ? m[k].sample[i].layout : m[k].sample[i].kernel;
-  kv_status st = kv_h5_write_strings(file, name, n, v, about, err);
-  free(v);
-  return st;
-}
-
-#define GET(f, expression)                \
-  static double f(const kva_reading *s) { \
-    return expression;                    \
+/* Rows are pointers, so that those of all files are one table. */
+#define GET(f, expression)                                           \
+  static double f(const void *rows, uint64_t i) {                    \
+    const kva_reading *s = ((const kva_reading *const *)rows)[i];    \
+    return expression;                                               \
   }
 GET(g_prefix, (double)s->problem.longest)
 GET(g_heads, (double)s->problem.heads)
@@ -482,55 +459,55 @@ GET(g_predicted, s->predicted)
 GET(g_predicted_low, s->predicted_low)
 GET(g_predicted_high, s->predicted_high)
 GET(g_error, s->predicted / s->measured - 1)
+static const char *g_kernel(const void *rows, uint64_t i) { return ((const kva_reading *const *)rows)[i]->kernel; }
+static const char *g_layout(const void *rows, uint64_t i) { return ((const kva_reading *const *)rows)[i]->layout; }
 
 static kv_status write_points(const kva_readings *m, size_t sets, size_t n, hid_t file, kv_error *err) {
-  static const struct {
-    const char *name, *units, *about;
-    double (*get)(const kva_reading *);
-  } column[] = {{"points/prefix", "token", "Prefix", g_prefix},
-                {"points/heads", "1", "Heads", g_heads},
-                {"points/queries", "1", "Tree nodes a request", g_queries},
-                {"points/batch", "1", "Requests", g_batch},
-                {"points/measured", "s", "Measured time, median", g_measured},
-                {"points/measured_low", "s", "Measured time, lower end", g_low},
-                {"points/measured_high", "s", "Measured time, upper end", g_high},
-                {"points/predicted", "s", "Predicted time", g_predicted},
-                {"points/predicted_low", "s", "Predicted time, lower end of the interval", g_predicted_low},
-                {"points/predicted_high", "s", "Predicted time, upper end of the interval", g_predicted_high},
-                {"points/error", "1", "Predicted over measured, minus 1", g_error}};
-  kv_status st = write_words(file, "points/kernel", m, sets, n, false, "Kernel", err);
-  if (!st) st = write_words(file, "points/layout", m, sets, n, true, "Where the rows lie", err);
-  for (size_t c = 0; !st && c < sizeof column / sizeof *column; c++)
-    st = write_real(file, column[c].name, m, sets, n, column[c].get, column[c].units, column[c].about, err);
+  static const kva_word_column word[] = {{"kernel", "Kernel", g_kernel}, {"layout", "Where the rows lie", g_layout}};
+  static const kva_real_column real[] = {{"prefix", "token", "Prefix", g_prefix},
+                                         {"heads", "1", "Heads", g_heads},
+                                         {"queries", "1", "Tree nodes a request", g_queries},
+                                         {"batch", "1", "Requests", g_batch},
+                                         {"measured", "s", "Measured time, median", g_measured},
+                                         {"measured_low", "s", "Measured time, lower end", g_low},
+                                         {"measured_high", "s", "Measured time, upper end", g_high},
+                                         {"predicted", "s", "Predicted time", g_predicted},
+                                         {"predicted_low", "s", "Predicted time, lower end of the interval", g_predicted_low},
+                                         {"predicted_high", "s", "Predicted time, upper end of the interval", g_predicted_high},
+                                         {"error", "1", "Predicted over measured, minus 1", g_error}};
+  const kva_reading **row = malloc((n + 1) * sizeof *row);
+  if (!row) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  for (size_t k = 0, at = 0; k < sets; k++)
+    for (size_t i = 0; i < m[k].n; i++) row[at++] = &m[k].sample[i];
+  kv_status st = kva_write_words(file, "points", word, sizeof word / sizeof *word, n, row, err);
+  if (!st) st = kva_write_reals(file, "points", real, sizeof real / sizeof *real, n, row, err);
+  free(row);
   return st;
 }
 
+#define SCORE(f, expression) KVA_REAL(f, kva_score, s, expression)
+KVA_WORD(s_name, kva_score, s, s->name)
+SCORE(s_points, (double)s->n)
+SCORE(s_mape, s->mape)
+SCORE(s_worst, s->worst)
+SCORE(s_bias, s->bias)
+SCORE(s_spread, s->spread)
+SCORE(s_covered, s->covered)
+SCORE(s_log_rms, s->log_rms)
+
 static kv_status write_scores(const kva_readings *m, size_t sets, hid_t file, kv_error *err) {
+  static const kva_word_column word = {"name", "Kernel or regime", s_name};
+  static const kva_real_column real[] = {{"points", "1", "Points compared", s_points},
+                                         {"mape", "1", "Mean absolute error", s_mape},
+                                         {"worst", "1", "Largest absolute error", s_worst},
+                                         {"bias", "1", "Mean error, geometric", s_bias},
+                                         {"spread", "1", "Median spread of the repeats", s_spread},
+                                         {"covered", "1", "Share inside the prediction's interval", s_covered},
+                                         {"log_rms", "1", "Root mean square of ln(predicted / measured)", s_log_rms}};
   kva_score score[KVA_MAX_SCORES];
-  const char *name[KVA_MAX_SCORES];
-  double v[7][KVA_MAX_SCORES];
-  static const char *const column[] = {"points", "mape", "worst", "bias", "spread", "covered", "log_rms"};
-  static const char *const about[] = {"Points compared",
-                                      "Mean absolute error",
-                                      "Largest absolute error",
-                                      "Mean error, geometric",
-                                      "Median spread of the repeats",
-                                      "Share inside the prediction's interval",
-                                      "Root mean square of ln(predicted / measured)"};
   size_t n = kva_scores(m, sets, score);
-  for (size_t i = 0; i < n; i++) {
-    const double one[7] = {(double)score[i].n, score[i].mape,    score[i].worst,  score[i].bias,
-                           score[i].spread,    score[i].covered, score[i].log_rms};
-    name[i] = score[i].name;
-    for (int c = 0; c < 7; c++) v[c][i] = one[c];
-  }
-  kv_status st = kv_h5_write_strings(file, "scores/name", n, name, "Kernel or regime", err);
-  for (int c = 0; !st && c < 7; c++) {
-    char full[64];
-    (void)snprintf(full, sizeof full, "scores/%s", column[c]);
-    st = kv_h5_write(file, full, H5T_IEEE_F64LE, n, v[c], "1", about[c], KV_H5_SMALL, err);
-  }
-  return st;
+  kv_status st = kva_write_words(file, "scores", &word, 1, n, score, err);
+  return st ? st : kva_write_reals(file, "scores", real, sizeof real / sizeof *real, n, score, err);
 }
 
 static kv_status write_gains(const kva_readings *m, size_t sets, hid_t file, kv_error *err) {

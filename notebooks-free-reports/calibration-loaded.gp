@@ -35,8 +35,10 @@ if (LOADED > 0) {
       set label 3 sprintf("idle %.0f ns", IDLE[p]) at graph 0.5,0 center font FACE.",9.5" tc rgb GREY
       set label 3 at 0.5 * TOP[p],IDLE[p] center offset 0,-0.7
     }
-    plot 'loaded.tsv' index 2 * (p - 1) using 1:2:3:4 with yerrorbars pt 7 ps 0.9 lw 1.2 lc rgb "#0072B2" title p == 1 ? "chased beside other traffic" : "", \
-         '' index 2 * (p - 1) + 1 using 1:2:3:4 with yerrorbars pt 4 ps 0.9 lw 1.2 lc rgb "#D55E00" title p == 1 ? "bytes in flight / rate (mean)" : ""
+    CHASED = p == 1 ? "chased beside other traffic" : "" # no `title p ...`: see the README of this folder
+    COUNTED = p == 1 ? "bytes in flight / rate (mean)" : ""
+    plot 'loaded.tsv' index 2 * (p - 1) using 1:2:3:4 with yerrorbars pt 7 ps 0.9 lw 1.2 lc rgb "#0072B2" title CHASED, \
+         '' index 2 * (p - 1) + 1 using 1:2:3:4 with yerrorbars pt 4 ps 0.9 lw 1.2 lc rgb "#D55E00" title COUNTED
     unset label 2
     unset label 3
     unset arrow

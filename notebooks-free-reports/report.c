@@ -13,6 +13,7 @@
 
 #include "kv_clean.h"
 #include "kvr_job.h"
+#include "kvr_pdf.h"
 #include "kvr_run.h"
 #include "kvr_text.h"
 
@@ -198,25 +199,11 @@ static kv_status check_all(const workshop *w, const kvr_job *job, kv_error *err)
   return st;
 }
 
-/* cairo 1.16 writes the clock's time into the PDF; the dataset's time makes the bytes depend on the dataset
- * alone. */
+/* The dataset's time, not the clock's: the bytes depend on the dataset alone. */
 static kv_status set_creation_date(const workshop *w, time_t when, kv_error *err) {
-  static const char mark[] = "/CreationDate (D:";
-  char path[PATH_MAX + 300], digits[15];
-  struct tm tm;
+  char path[PATH_MAX + 300];
   (void)snprintf(path, sizeof path, "%s/report.pdf", w->folder);
-  FILE *f = fopen(path, "r+e");
-  if (!f || !gmtime_r(&when, &tm) || strftime(digits, sizeof digits, "%Y%m%d%H%M%S", &tm) != 14) {
-    if (f) (void)fclose(f);
-    return kv_fail(err, KV_ERR_IO, "%s: cannot be dated", path);
-  }
-  size_t matched = 0;
-  for (int c; matched < sizeof mark - 1 && (c = fgetc(f)) != EOF;)
-    matched = c == mark[matched] ? matched + 1 : c == mark[0];
-  long at = ftell(f);
-  bool bad = matched == sizeof mark - 1 && (fseek(f, at, SEEK_SET) != 0 || fwrite(digits, 1, 14, f) != 14);
-  bad |= fclose(f) != 0;
-  return bad ? kv_fail(err, KV_ERR_IO, "%s: cannot be written: %s", path, strerror(errno)) : KV_OK;
+  return kvr_pdf_set_date(path, when, err);
 }
 
 static kv_status publish_one(const workshop *w, const char *file, const char *ending, kv_error *err) {

@@ -17,6 +17,7 @@ if (SERIES > 0) {
   set ylabel "time after / time before (log)"
   set key top right
   plot 1 with lines lw 1.6 lc rgb GREY title "equal", 1.05 with lines lw 0.9 dt 2 lc rgb GREY title "5 %", 1 / 1.05 with lines lw 0.9 dt 2 lc rgb GREY notitle, \
-       for [s = 0:int(SERIES) - 1] 'compare.tsv' index s using 1:2:3:4 with yerrorbars pt filled(s) ps 1 lw 1.2 lc rgb colour(s) title SERIES_NAME[s + 1]
+       for [s = 0:int(SERIES) - 1] 'compare.tsv' index s using 1:2:3:4 with yerrorbars pt filled(s) ps 1 lw 1.2 lc rgb colour(s) notitle, \
+       for [s = 0:int(SERIES) - 1] keyentry with yerrorbars pt filled(s) ps 1 lw 1.2 lc rgb colour(s) title SERIES_NAME[s + 1]
 }
 unset multiplot

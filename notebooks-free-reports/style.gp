@@ -42,6 +42,8 @@ decade_below(v) = 10.0 ** floor(log10(v) + 1e-9)
 decade_above(v) = 10.0 ** ceil(log10(v) - 1e-9)
 larger(a, b) = a > b ? a : b
 smaller(a, b) = a < b ? a : b
+# A column's value, 0 where it is missing. From gnuplot 6 on a `$n` that is missing drops the point, whatever the expression round it says.
+known(c) = valid(c) ? column(c) : 0
 
 # Entries of a roofline's key: kernels by colour and shape, variants (layouts) by dash, measured and modelled by filled
 # and hollow marks. Macros are expanded when a block { } is read, so they must stand here, ahead of the figure script.

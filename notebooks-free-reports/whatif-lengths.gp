@@ -16,6 +16,7 @@ if (!strlen(NOTE)) {
   set xlabel "run length (rows that lie side by side, log)"
   set ylabel "rows in runs of at most this length (%)"
   set key at screen 0.957,0.840 right top horizontal Left reverse samplen 2.4 width 0 maxrows 1 font FACE.",9.5"
-  plot for [k = 1:int(CURVES)] 'lengths.tsv' index k - 1 using 1:2 with steps lw 2 dt dash(k - 1) lc rgb colour(k - 1) title CURVE_NAME[k]
+  plot for [k = 1:int(CURVES)] 'lengths.tsv' index k - 1 using 1:2 with steps lw 2 dt dash(k - 1) lc rgb colour(k - 1) notitle, \
+       for [k = 1:int(CURVES)] keyentry with lines lw 2 dt dash(k - 1) lc rgb colour(k - 1) title CURVE_NAME[k]
 }
 unset multiplot

@@ -15,7 +15,8 @@ if (!strlen(NOTE)) {
   set yrange [1:*]
   set ylabel "mean run (rows, log)" font FACE.",11"
   set key at screen 0.957,0.846 right top horizontal Left reverse samplen 2.4 width 0 maxrows 1 font FACE.",9.5"
-  plot for [k = 1:int(CURVES)] 'over.tsv' index k - 1 using 1:2 with lines lw 1.7 dt dash(k - 1) lc rgb colour(k - 1) title CURVE_NAME[k]
+  plot for [k = 1:int(CURVES)] 'over.tsv' index k - 1 using 1:2 with lines lw 1.7 dt dash(k - 1) lc rgb colour(k - 1) notitle, \
+       for [k = 1:int(CURVES)] keyentry with lines lw 1.7 dt dash(k - 1) lc rgb colour(k - 1) title CURVE_NAME[k]
   unset logscale y
   unset key
   set tmargin at screen 0.455

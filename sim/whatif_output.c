@@ -219,13 +219,15 @@ static place sample_place(const table *t, uint64_t row) {
   return p;
 }
 
-#define SERIES(name, expression)                                                         \
-  static double name(const table *t, uint64_t i) {                                       \
-    place at = sample_place(t, i);                                                       \
-    const kvs_whatif_sample *s = &t->cell[at.cell].sample[at.sample];                    \
-    (void)s;                                                                             \
-    return (double)(expression);                                                         \
+/* A figure of the sample `s` that a row stands for, which is where `place_of` says. */
+#define OF_SAMPLE(place_of, name, expression)                         \
+  static double name(const table *t, uint64_t i) {                    \
+    place at = place_of(t, i);                                        \
+    const kvs_whatif_sample *s = &t->cell[at.cell].sample[at.sample]; \
+    (void)s;                                                          \
+    return (double)(expression);                                      \
   }
+#define SERIES(name, expression) OF_SAMPLE(sample_place, name, expression)
 SERIES(s_policy, at.cell)
 SERIES(s_step, s->step)
 SERIES(s_time, s->time_us)
@@ -262,13 +264,7 @@ static place detail_place(const table *t, uint64_t row) {
     if (t->cell[p.cell].sample[p.sample].detail && row-- == 0) return p;
   }
 }
-#define DETAIL(name, expression)                                                         \
-  static double name(const table *t, uint64_t i) {                                       \
-    place at = detail_place(t, i);                                                       \
-    const kvs_whatif_sample *s = &t->cell[at.cell].sample[at.sample];                    \
-    (void)s;                                                                             \
-    return (double)(expression);                                                         \
-  }
+#define DETAIL(name, expression) OF_SAMPLE(detail_place, name, expression)
 DETAIL(d_policy, at.cell)
 DETAIL(d_step, s->step)
 DETAIL(d_runs, s->empty_runs)

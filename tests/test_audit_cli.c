@@ -44,6 +44,25 @@ static void exit_statuses_are_the_documented_ones(void) {
   expect("fixture.cu --gpu sm_120", 0, "no device code found", NULL);
 }
 
+/* tuned.so: PTX for all, a kernel built for 8.x alone, one for 12.x alone, each a fatbin of its own in .ldata. What has neither
+ * machine code nor PTX for the GPU is named, though a library that picks by itself may never ask for it. */
+static void check_names_the_kernels_that_do_not_run(void) {
+  expect("tuned.so --gpu sm_120 --check", 1, "cannot run: kvfix::tuned<80>  (code sm_80)",
+         "1 of 3 kernels do not run on sm_120; the first is kvfix::tuned<80>; in plain data, where the library picks for the GPU it finds: 1");
+  expect("tuned.so --gpu sm_89 --check", 1, "cannot run: kvfix::tuned<120>  (code sm_120)", "1 of 3 kernels");
+  expect("tuned.so --gpu sm_75 --check", 1, NULL, "2 of 3 kernels do not run on sm_75");
+  expect("tuned.so --gpu sm_120 --kernels 'tuned<(0|120)>' --check", 0, "3 of 3 entries lie in plain data", NULL);
+  char *out, *err;
+  CU_ASSERT_EQUAL(audit("full.so --gpu sm_120 --check --json", &out, &err), 1);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err, "; the first is kvfix::"));
+  CU_ASSERT_PTR_NULL(strstr(err, "plain data"));
+  json_t *root = json_loads(out, 0, NULL), *kernels = json_object_get(json_array_get(json_object_get(root, "files"), 0), "kernels");
+  CU_ASSERT_EQUAL(json_array_size(kernels), 4); /* of 8: those that do not run */
+  json_decref(root);
+  free(out);
+  free(err);
+}
+
 static void damage_is_told_and_ends_with_3(void) {
   char args[1024];
   char *out, *err;
@@ -137,6 +156,7 @@ static void nvdisasm_counts_the_same(void) {
 
 void suite_audit_cli(void) {
   static const kv_test_case cases[] = {{"exit statuses", exit_statuses_are_the_documented_ones},
+                                       {"--check", check_names_the_kernels_that_do_not_run},
                                        {"damage", damage_is_told_and_ends_with_3},
                                        {"map", the_map_covers_a_set_of_libraries},
                                        {"JSON", json_holds_entries_map_and_families},

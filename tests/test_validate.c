@@ -265,6 +265,25 @@ static kvm_roofs roofs_of(double dram) {
   return r;
 }
 
+/* The evidence of one kernel: a time each of T5, T6 and T7. */
+static kva_evidence evidence_of(const kvm_work *work, const kvm_roofs *roofs, double t[3]) {
+  return (kva_evidence){.useful = &useful,
+                        .work = work,
+                        .roofs = roofs,
+                        .scatter = 1,
+                        .resident = {&t[0], 1, 0},
+                        .kernel = {&t[1], 1, 0},
+                        .whole = {&t[2], 1, 0},
+                        .seed = 1};
+}
+
+/* A block an SM, and nothing done twice: all at the roof of memory. */
+static const kvm_work copying = {.fits = true,
+                                 .blocks = 100,
+                                 .busy_sms = 100,
+                                 .chip = {1e6, 1e6, 1e6, 1e6, 0},
+                                 .sm = {0, 1e4, 1e4, 1e4, 0}};
+
 static void shares_add_up_and_name_the_cause(void) {
   kvm_roofs roofs = roofs_of(1e12);
   /* 1 us floor; the link moves 40 times U at ten times the rate: 4 us; one of 100 SMs does a quarter: 100 us
@@ -274,15 +293,11 @@ static void shares_add_up_and_name_the_cause(void) {
                    .busy_sms = 4,
                    .chip = {1e6, 40e6, 40e6, 1e6, 1e6},
                    .sm = {0, 10e6, 10e6, 0, 0}};
-  double t5[] = {150e-6}, t6[] = {300e-6, 310e-6, 290e-6}, t7[] = {330e-6, 340e-6, 320e-6};
-  const kva_evidence e = {.useful = &useful,
-                          .work = &work,
-                          .roofs = &roofs,
-                          .scatter = 1,
-                          .resident = {t5, 1, 0.01},
-                          .kernel = {t6, 3, 0},
-                          .whole = {t7, 3, 0},
-                          .seed = 1};
+  double t[] = {150e-6, 0, 0}, t6[] = {300e-6, 310e-6, 290e-6}, t7[] = {330e-6, 340e-6, 320e-6};
+  kva_evidence e = evidence_of(&work, &roofs, t);
+  e.resident = (kva_timing){t, 1, 0.01};
+  e.kernel = (kva_timing){t6, 3, 0};
+  e.whole = (kva_timing){t7, 3, 0};
   kva_attribution a;
   kva_attribute("k", &e, &a);
   NEAR(a.t[0], 1e-6, 1e-9);
@@ -307,15 +322,8 @@ static void shares_add_up_and_name_the_cause(void) {
 static void an_impossible_ladder_is_told(void) {
   kvm_roofs roofs = roofs_of(1e12);
   kvm_work work = {.fits = true, .blocks = 1, .busy_sms = 1, .chip = {1e6, 1e6, 1e6, 1e6, 1e6}};
-  double t5[] = {3e-6}, t6[] = {2e-6}, t7[] = {2.1e-6};
-  kva_evidence e = {.useful = &useful,
-                    .work = &work,
-                    .roofs = &roofs,
-                    .scatter = 1,
-                    .resident = {t5, 1, 0},
-                    .kernel = {t6, 1, 0},
-                    .whole = {t7, 1, 0},
-                    .seed = 1};
+  double t[] = {3e-6, 2e-6, 2.1e-6};
+  kva_evidence e = evidence_of(&work, &roofs, t);
   kva_attribution a;
   kva_attribute("k", &e, &a);
   CU_ASSERT(a.inconsistent && strstr(a.verdict, "INCONSISTENT"));
@@ -328,20 +336,8 @@ static void an_impossible_ladder_is_told(void) {
 
 static void a_copy_at_the_roof_has_no_cause(void) {
   kvm_roofs roofs = roofs_of(1e12);
-  kvm_work work = {.fits = true,
-                   .blocks = 100,
-                   .busy_sms = 100,
-                   .chip = {1e6, 1e6, 1e6, 1e6, 0},
-                   .sm = {0, 1e4, 1e4, 1e4, 0}};
-  double t5[] = {0.9e-6}, t6[] = {1.03e-6}, t7[] = {1.05e-6};
-  const kva_evidence e = {.useful = &useful,
-                          .work = &work,
-                          .roofs = &roofs,
-                          .scatter = 1,
-                          .resident = {t5, 1, 0},
-                          .kernel = {t6, 1, 0},
-                          .whole = {t7, 1, 0},
-                          .seed = 1};
+  double t[] = {0.9e-6, 1.03e-6, 1.05e-6};
+  const kva_evidence e = evidence_of(&copying, &roofs, t);
   kva_attribution a;
   kva_attribute("copy", &e, &a);
   for (int i = 0; i < KVM_CAUSES; i++) CU_ASSERT(exp(a.cause[i].nats) <= 1.1);
@@ -351,22 +347,10 @@ static void a_copy_at_the_roof_has_no_cause(void) {
  */
 static void a_small_share_is_named_and_bounded(void) {
   kvm_roofs roofs = roofs_of(1e12);
-  kvm_work work = {.fits = true,
-                   .blocks = 100,
-                   .busy_sms = 100,
-                   .chip = {1e6, 1e6, 1e6, 1e6, 0},
-                   .sm = {0, 1e4, 1e4, 1e4, 0}};
   const double above[KVM_CAUSES] = {NAN, 1.5, 1.5, 1.5, NAN, 1.43, 1.09};
-  double t5[] = {1e-6}, t6[] = {1.04e-6}, t7[] = {1.13e-6};
-  kva_evidence e = {.useful = &useful,
-                    .work = &work,
-                    .roofs = &roofs,
-                    .scatter = 1,
-                    .resident = {t5, 1, 0},
-                    .kernel = {t6, 1, 0},
-                    .whole = {t7, 1, 0},
-                    .gain = above,
-                    .seed = 1};
+  double t[] = {1e-6, 1.04e-6, 1.13e-6};
+  kva_evidence e = evidence_of(&copying, &roofs, t);
+  e.gain = above;
   kva_attribution a;
   kva_attribute("k", &e, &a);
   CU_ASSERT_EQUAL(a.largest, KVM_C_OVERHEAD);

@@ -32,6 +32,15 @@ nvcc -cubin -arch=sm_90a fixture.cu -o sm_90a.cubin
 nvcc -cubin -arch=sm_120a fixture.cu -o sm_120a.cubin
 nvcc -cubin -arch=sm_86 fixture.cu -o sm_86.cubin
 nvcc -ptx -arch=sm_90a fixture.cu -o sm_90a.ptx
+# one fatbin a kernel, in plain data: PTX for all, machine code for one GPU each
+for t in 75 80 120; do
+  case $t in 75) kind=ptx gpu=0 ;; *) kind=elf gpu=$t ;; esac
+  nvcc $([ $kind = ptx ] && echo -ptx -arch=compute_75 || echo -cubin -arch=sm_$t) -DGPU=$gpu tuned.cu -o tuned_$t.part
+  fatbinary --create=tuned_$t.fatbin --image3=kind=$kind,sm=$t,file=tuned_$t.part
+  printf '.section .ldata, "aw"\n.balign 8\n.incbin "tuned_%s.fatbin"\n' $t
+done >tuned.s
+gcc -shared -nostdlib -s -Wl,--build-id=none,-z,noseparate-code tuned.s -o tuned.so
+rm -f tuned.s tuned_*
 rm -f a_dlink* ./*.gpu
 rm -f two.whl && python3 - <<'P'
 import zipfile
