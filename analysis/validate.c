@@ -11,6 +11,7 @@
 #include "columns.h"
 #include "gains.h"
 #include "kv_h5.h"
+#include "roof_run.h"
 #include "selftest.h"
 
 /* ---- reading text ---- */
@@ -355,6 +356,7 @@ kv_status kva_validate(kva_readings *m, const kvm_gpu *gpu, const kvm_declared_s
     kva_reading *s = &m->sample[i];
     kvm_prediction p;
     const kvm_declared *k = kvm_declared_for(declared, s->kernel, kvm_gpu_sm(gpu), 0, &s->problem, shared);
+    s->program[0] = '\0';
     if (!k) continue;
     kvm_work w = kvm_declared_work(k, &s->problem, gpu);
     kvm_useful u = kvm_structure_useful(&k->structure, &s->problem);
@@ -366,6 +368,7 @@ kv_status kva_validate(kva_readings *m, const kvm_gpu *gpu, const kvm_declared_s
     s->ladder = kvm_ladder_of(&u, &w, roofs, true);
     kvm_ladder_time(&s->ladder, &p);
     take_prediction(s, &p);
+    kva_program_words(k, s->program, sizeof s->program);
   }
   kvm_time_memo_free(&memo);
   return st;
@@ -456,15 +459,25 @@ static kv_status write_real(hid_t file, const char *name, const kva_readings *m,
 }
 
 static kv_status write_words(hid_t file, const char *name, const kva_readings *m, size_t sets, size_t n,
-                             bool layout, const char *about, kv_error *err) {
+                             const char *(*word)(const kva_reading *), const char *about, kv_error *err) {
   const char **v = malloc((n + 1) * sizeof *v);
   size_t at = 0;
   if (!v) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
   for (size_t k = 0; k < sets; k++)
-    for (size_t i = 0; i < m[k].n; i++) v[at++] = layout ? m[k].sample[i].layout : m[k].sample[i].kernel;
+    for (size_t i = 0; i < m[k].n; i++) v[at++] = word(&m[k].sample[i]);
   kv_status st = kv_h5_write_strings(file, name, n, v, about, err);
   free(v);
   return st;
+}
+
+static const char *w_kernel(const kva_reading *s) {
+  return s->kernel;
+}
+static const char *w_layout(const kva_reading *s) {
+  return s->layout;
+}
+static const char *w_program(const kva_reading *s) {
+  return *s->program ? s->program : "no program";
 }
 
 #define GET(f, expression)                \
@@ -498,8 +511,9 @@ static kv_status write_points(const kva_readings *m, size_t sets, size_t n, hid_
                 {"points/predicted_low", "s", "Predicted time, lower end of the interval", g_predicted_low},
                 {"points/predicted_high", "s", "Predicted time, upper end of the interval", g_predicted_high},
                 {"points/error", "1", "Predicted over measured, minus 1", g_error}};
-  kv_status st = write_words(file, "points/kernel", m, sets, n, false, "Kernel", err);
-  if (!st) st = write_words(file, "points/layout", m, sets, n, true, "Where the rows lie", err);
+  kv_status st = write_words(file, "points/kernel", m, sets, n, w_kernel, "Kernel", err);
+  if (!st) st = write_words(file, "points/layout", m, sets, n, w_layout, "Where the rows lie", err);
+  if (!st) st = write_words(file, "points/program", m, sets, n, w_program, "Program that the prediction was made of", err);
   for (size_t c = 0; !st && c < sizeof column / sizeof *column; c++)
     st = write_real(file, column[c].name, m, sets, n, column[c].get, column[c].units, column[c].about, err);
   return st;

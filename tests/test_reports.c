@@ -1056,6 +1056,55 @@ static void numbers_are_for_people(void) {
   CU_ASSERT_STRING_EQUAL(kvr_amount(3.2567).text, "3.26");
 }
 
+/* ---- provenance ---- */
+
+/* The text of the report's first page of a dataset that `roofline ARGUMENTS -o NAME.h5` wrote; "" without pdftotext. */
+static char *first_page(const char *name, const char *arguments) {
+  char *out = NULL;
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cd '%s' && '%s' %s -o %s.h5 && '%s' report %s.h5 -q -o %s", kv_tmp("."), kv_program("roofline"),
+                               arguments, name, kv_program("roofline"), name, name), 0);
+  if (kv_run(&out, NULL, "cd '%s' && pdftotext -layout -l 1 %s/%s.pdf -", kv_tmp("."), name, name)) {
+    free(out);
+    out = NULL;
+  }
+  return out;
+}
+
+static void expect(const char *text, const char *const *words, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, words[i]));
+    if (!strstr(text, words[i])) fprintf(stderr, "no '%s' in\n%s\n", words[i], text);
+  }
+}
+
+/* Which kernels were run, by which programs the others were modelled, on whose calibration and memory. */
+static void what_stands_behind_times_is_named(void) {
+  static const char *const modelled[] = {"extend_serial by extend_serial_32x64, split_per_head by split_per_head_2, split_verify by split_verify_5",
+                                         "(nvcc's machine code for", "Kernels run", "merge_state: bounds only", "h200-ceilings.h5",
+                                         "memory: adapted to h200-ceilings.h5"},
+                           *const published[] = {"sglang_extend_32x32_sm120 (Triton's machine code for sm_120)",
+                                                 "none: ceilings and latencies as published", "memory: the described card"},
+                           *const step[] = {"split_verify by split_verify_5", "h200-ceilings.h5", "no kernel was run"},
+                           *const validated[] = {"split_verify by split_verify_5, extend_serial_32x64 by", "(nvcc's machine code for", "h200-verify-8.h5 (measured:",
+                                                 "own microbenchmarks (h200-ceilings.h5)"};
+  const struct {
+    const char *name, *arguments;
+    const char *const *words;
+    size_t n;
+  } page[] = {{"modelled", "--gpu h200 --no-report -q", modelled, sizeof modelled / sizeof *modelled},
+              {"published", "--gpu sm_120 --no-report -q", published, sizeof published / sizeof *published},
+              {"step", "step --gpu h200 --layers 61 --base-ms 8", step, sizeof step / sizeof *step},
+              {"validated", NULL, validated, sizeof validated / sizeof *validated}};
+  char validate[1200];
+  if (!has_gnuplot()) return;
+  (void)snprintf(validate, sizeof validate, "validate '%s'", kv_source("models/measured/h200-verify-8.h5"));
+  for (size_t i = 0; i < sizeof page / sizeof *page; i++) {
+    char *text = first_page(page[i].name, page[i].arguments ? page[i].arguments : validate);
+    if (text) expect(text, page[i].words, page[i].n);
+    free(text);
+  }
+}
+
 void suite_reports(void) {
   static const kv_test_case cases[] = {
       {"names come from the file", names_come_from_the_file},
@@ -1097,6 +1146,7 @@ void suite_reports(void) {
       {"measured beside another card", measured_beside_another_card},
       {"cut files are refused", cut_files_are_refused},
       {"columns that disagree are refused", columns_that_disagree_are_refused},
+      {"what stands behind times is named", what_stands_behind_times_is_named},
       {NULL, NULL}};
   kv_suite("reports", cases);
 }
