@@ -1,7 +1,9 @@
 #include "kvr_job.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kvr_text.h"
@@ -137,6 +139,40 @@ void kvr_cover_programs(kvr_cover *c, const kvr_program *list, size_t n) {
     if (*origin && at + 100 < sizeof text) at += (size_t)snprintf(text + at, sizeof text - at, " (%.80s)", origin);
   }
   if (*text) kvr_cover_row(c, "Modelled", "%s", text);
+}
+
+/* ---- prices ---- */
+
+/* "h200_sxm: modelled: ...; sm_120: ...", or one text where all GPUs have the same; `model` where the file tells no more. */
+static kv_status memory_models(const kvr_source *src, const char *model, char *text, size_t size, kv_error *err) {
+  char *key = NULL, *words = NULL;
+  size_t key_width, width, at = 0;
+  uint64_t n = 0, m = 0;
+  (void)snprintf(text, size, "%s", model);
+  if (H5Lexists(src->file, "gpus", H5P_DEFAULT) <= 0 || H5Lexists(src->file, "gpus/memory_model", H5P_DEFAULT) <= 0) return KV_OK;
+  kv_status st = kvr_strings(src, "gpus/key", UINT64_MAX, &key, &key_width, &n, err);
+  if (!st) st = kvr_strings(src, "gpus/memory_model", n, &words, &width, &m, err);
+  bool differ = false;
+  for (uint64_t i = 1; !st && i < m; i++) differ |= strcmp(words, words + i * width) != 0;
+  for (uint64_t i = 0; !st && differ && i < m && at + 500 < size; i++)
+    at += (size_t)snprintf(text + at, size - at, "%s%.47s: %.430s", at ? "; " : "", key + i * key_width, words + i * width);
+  free(key);
+  free(words);
+  return st;
+}
+
+kv_status kvr_cover_prices(const kvr_job *job, kvr_cover *c, kv_error *err) {
+  char model[512] = "", source[256] = "", text[1900];
+  double seconds = NAN;
+  kv_status st = kvr_text_attribute(&job->src, "memory_model", model, sizeof model, err);
+  if (!st) st = kvr_text_attribute(&job->src, "token_source", source, sizeof source, err);
+  if (!st) st = kvr_number_attribute(&job->src, "token_seconds", &seconds, err);
+  if (!st) st = memory_models(&job->src, model, text, sizeof text, err);
+  if (st) return st;
+  kvr_cover_row(c, "Cost of scatter", "%s", text);
+  if (isfinite(seconds)) kvr_cover_row(c, "A token again", "%s to compute (%s)", kvr_time(seconds).text, *source ? source : "source not recorded");
+  else kvr_cover_row(c, "A token again", "%s", source);
+  return KV_OK;
 }
 
 /* One set of sizes for the page. */

@@ -50,6 +50,9 @@ typedef struct kvr_program {
 } kvr_program;
 /* The row "Modelled": kernels with their programs, those of one origin together; nothing without programs. */
 void kvr_cover_programs(kvr_cover *cover, const kvr_program *list, size_t n);
+/* Rows of a priced dataset (kvwhatif-1, kvsweep-1): what scatter costs on each GPU, by /gpus/memory_model, and what computing
+ * a token again does. */
+kv_status kvr_cover_prices(const kvr_job *job, kvr_cover *cover, kv_error *err);
 /* Lays the page out into cover-labels.gp: sizes shrink until it fits. */
 kv_status kvr_cover_write(const kvr_job *job, const kvr_cover *cover, kv_error *err);
 
