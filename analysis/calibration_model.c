@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "card_memory.h"
 #include "h5_add.h"
 #include "kv_h5.h"
 
@@ -52,19 +53,57 @@ static double latency_of(const kva_calibration *c) {
   return least;
 }
 
-/* Takes over what the calibration tells of its card's memory. False, and *params as before, where that is too little. */
-static bool adapt(const kva_calibration *c, kvm_mem_params *params) {
-  kvm_mem_points points = {calloc(c->rows ? c->rows : 1, sizeof *points.point), 0, latency_of(c)};
-  if (!points.point) return false;
+/* Takes over what the calibration tells of its card's memory. Where that is too little, *params is as before and *why says
+ * what is lacking. */
+static bool adapt(const kva_calibration *c, double latency, kvm_mem_params *params, kv_error *why) {
+  kvm_mem_points points = {calloc(c->rows ? c->rows : 1, sizeof *points.point), 0, latency};
+  if (!points.point) {
+    (void)kv_fail(why, KV_ERR_MEMORY, "out of memory");
+    return false;
+  }
   for (size_t i = 0; i < c->rows; i++) {
     kvm_mem_point *p = &points.point[points.n];
     if (!kva_gather_point(&c->row[i], (uint32_t)c->origin.gpu.sms, p)) continue;
     p->fit = true; /* as far as it is one of the three that kvm_mem_adapt() looks at */
     points.n++;
   }
-  bool done = !kvm_mem_adapt(params, &points, NULL);
+  bool done = !kvm_mem_adapt(params, &points, why);
   kvm_mem_points_free(&points);
   return done;
+}
+
+/* What is known of the memory: of the GPU by its description, and of this card. */
+typedef struct known {
+  bool model; /* else none of the rest, and why.text */
+  kvm_mem_params params;
+  kvm_mem_card card;
+  kva_card_told told;
+  kv_error why; /* why there is no model, or why it is not this card's */
+  char words[400];
+} known;
+
+static void get_known(const kva_model_plan *plan, const kva_calibration *c, known *k) {
+  static const char plain[] = "memory model: ";
+  *k = (known){0};
+  k->model = plan->gpu && !kvm_mem_params_of(plan->gpu, &k->params, &k->why);
+  if (!k->model) {
+    if (!plan->gpu) (void)snprintf(k->why.text, sizeof k->why.text, "%s", plan->why ? plan->why : "GPU not described");
+    (void)snprintf(k->words, sizeof k->words, "none: %.300s", k->why.text);
+    k->told.why = k->why.text;
+    return;
+  }
+  const double latency = latency_of(c);
+  k->told.described = kvm_mem_card_of(&k->params);
+  const bool adapted = adapt(c, latency, &k->params, &k->why);
+  k->card = kvm_mem_card_of(&k->params);
+  k->told.card = adapted ? &k->card : NULL;
+  k->told.chased = k->card.latency == latency;
+  k->told.why = k->why.text + (strncmp(k->why.text, plain, sizeof plain - 1) ? 0 : sizeof plain - 1);
+  (void)snprintf(k->words, sizeof k->words, "%.48s, %s%s", plan->gpu->key,
+                 kvm_mem_kind(plan->gpu) == KVM_ASSUMED
+                     ? "uncalibrated, some values assumed"
+                     : "calibrated on gathers measured on an H200 (2026-11-29; models/measured lists which)",
+                 adapted ? "; latency, activations and bus as this card's gathers tell" : "");
 }
 
 static kv_status predict_all(const kva_model_plan *plan, const kva_calibration *c, const kvm_mem_params *params,
@@ -85,7 +124,7 @@ static kv_status predict_all(const kva_model_plan *plan, const kva_calibration *
 typedef struct column {
   const double *modelled;
   size_t n;
-  const char *model;
+  const known *known;
 } column;
 
 static kv_status add_column(void *user, hid_t file, kv_error *err) {
@@ -94,29 +133,21 @@ static kv_status add_column(void *user, hid_t file, kv_error *err) {
   kv_status st =
       kv_h5_write(file, COLUMN, H5T_IEEE_F64LE, c->n, c->modelled, "see unit and kind",
                   "What the memory model gives for this gather; NaN: not modelled", KV_H5_SMALL, err);
-  return st ? st : kv_h5_put_str(file, "memory_model", c->model, err);
+  if (!st) st = kv_h5_put_str(file, "memory_model", c->known->words, err);
+  return st ? st : kva_card_memory_write(file, &c->known->told, err);
 }
 
 kv_status kva_calibration_model(const kva_model_plan *plan, kv_error *err) {
   kva_calibration c;
-  kvm_mem_params params;
-  kv_error why = {KV_OK, ""};
-  char model[320];
+  known k;
   double *modelled = NULL;
   kv_status st = kva_calibration_read(plan->in, &c, err);
   if (st) return st;
-  bool known = plan->gpu && !kvm_mem_params_of(plan->gpu, &params, &why);
-  if (known)
-    (void)snprintf(model, sizeof model, "%.48s, %s", plan->gpu->key,
-                   kvm_mem_kind(plan->gpu) == KVM_ASSUMED ? "uncalibrated, some values assumed"
-                   : adapt(&c, &params) ? "calibrated on gathers measured on an H200 (2026-11-29; models/measured lists which); latency, "
-                                          "activations and bus as this card's gathers tell"
-                                        : "calibrated on gathers measured on an H200 (2026-11-29; models/measured lists which)");
-  else (void)snprintf(model, sizeof model, "none: %.300s", plan->gpu ? why.text : plan->why ? plan->why : "GPU not described");
+  get_known(plan, &c, &k);
   modelled = calloc(c.rows ? c.rows : 1, sizeof *modelled);
   if (!modelled) st = kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", plan->in);
-  if (!st) st = predict_all(plan, &c, known ? &params : NULL, modelled, err);
-  column to_add = {modelled, c.rows, model};
+  if (!st) st = predict_all(plan, &c, k.model ? &k.params : NULL, modelled, err);
+  column to_add = {modelled, c.rows, &k};
   const kva_addition addition = {plan->in, plan->out, "the memory model", plan->command, add_column, &to_add};
   if (!st) st = kva_h5_add(&addition, err);
   free(modelled);

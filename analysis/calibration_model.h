@@ -4,6 +4,7 @@
  *                                lists, for pools about the L2's size whose rows shared it with the slot list, and where the
  *                                GPU's memory is not described
  *   attribute memory_model       whose description, and what it is calibrated on; or why there is no model
+ *   /memory, memory_card         the parameters of this card (card_memory.h)
  *
  * Latency, activations and bus are those of the card that was measured (kvm_mem_adapt()), where the calibration has what
  * tells them: latency_dram, random rows of 32 and 128 B, contiguous rows of 576 B.

@@ -222,6 +222,8 @@ kv_status kva_step_write(const kva_step_point *point, uint64_t n, const kva_step
   if (st) return st;
   st = kv_h5_put_str(out.file, "gpu", labels->gpu, err);
   if (!st) st = kv_h5_put_str(out.file, "status", labels->status, err);
+  if (!st)
+    st = kv_h5_put_str(out.file, "calibration", labels->calibration && *labels->calibration ? labels->calibration : "none", err);
   if (!st) st = kv_h5_put_str(out.file, "rest_source", rest->source, err);
   if (!st) st = kv_h5_put_str(out.file, "default", "points", err);
   if (!st) st = kv_h5_put_i64(out.file, "layers", labels->layers, err);

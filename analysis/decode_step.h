@@ -49,10 +49,11 @@ typedef struct kva_step_point {
 /* Fills the sums of *p from its attention, low, high (NaN: none), floor. */
 void kva_step_sum(kva_step_point *p, uint32_t layers, const kva_step_rest *rest, double accepted);
 
-/* Writes kvstep-1: attributes layers, accepted, status, gpu, rest_source; /components (name, fixed,
+/* Writes kvstep-1: attributes layers, accepted, status, gpu, calibration, rest_source; /components (name, fixed,
  * per_token); /points, a column a field of kva_step_point. */
 typedef struct kva_step_labels {
   const char *gpu, *status;
+  const char *calibration; /* base name of its file; NULL or "": none */
   uint32_t layers;
   double accepted;
 } kva_step_labels;

@@ -57,10 +57,11 @@ typedef struct kva_problem {
   const int32_t *recorded; /* slots of all requests, one after the other; NULL: no recorded layout */
 } kva_problem;
 
+#define KVA_COST_SOURCE 400 /* bytes of the text that says what T3 of a layout rests on */
 /* What a recorded layout costs where memory binds (T3), and who says so. */
 typedef struct kva_layout_cost {
   double scatter;   /* time over that of contiguous rows; 0 or NaN: not known */
-  char source[240]; /* or why it is not known */
+  char source[KVA_COST_SOURCE]; /* or why it is not known */
 } kva_layout_cost;
 
 struct kva_measured;
@@ -156,6 +157,7 @@ typedef struct kva_measured_labels {
   uint32_t layers;
   const kvm_roofs *roofs;   /* ceilings for T1 to T7 (measure_ladder.h); NULL: they stay unknown */
   const kvm_timing *ranges; /* what launches cost; NULL: T6 is T7 */
+  const char *calibration;  /* base name of the file that the ceilings are of; NULL or "": none */
 } kva_measured_labels;
 kv_status kva_measured_write(const kva_measured *measured, const kva_calibration *calibration,
                              const kva_measured_labels *labels, const char *path, const char *command,

@@ -273,7 +273,7 @@ static kv_status write_counts(table *t) {
 /* Who says what T3 of each layout is; without ceilings there is no ladder at all. */
 static kv_status write_sources(table *t, const kva_floor_rates *rates) {
   enum { LAYOUTS = KVA_EXPERIMENTS * KVA_PLACES };
-  static char text[LAYOUTS][240];
+  static char text[LAYOUTS][KVA_COST_SOURCE];
   const char *source[LAYOUTS];
   uint64_t n = 0;
   for (unsigned i = 0; i < LAYOUTS; i++) {
@@ -418,6 +418,7 @@ static kv_status write_root(table *t, const kva_measured_labels *labels) {
               {"verdict", labels->verdict ? labels->verdict : ""},
               {"notes", m->notes},
               {"failure", m->failure},
+              {"calibration", labels->calibration && *labels->calibration ? labels->calibration : "none"},
               {"default", "points"}};
   const struct {
     const char *name;

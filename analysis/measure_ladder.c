@@ -125,8 +125,8 @@ static const kvk_counters *counted_of(const kva_measured *m, const kva_measured_
   return NULL;
 }
 
-kv_status kva_layout_cost_of(const kvm_gpu *gpu, const kva_layout *l, const kva_calibration *gathers,
-                             kva_layout_cost *cost, kv_error *err) {
+kv_status kva_layout_cost_of(const kvm_gpu *gpu, const kva_card_memory *card, const kva_layout *l,
+                             const kva_calibration *gathers, kva_layout_cost *cost, kv_error *err) {
   const uint32_t row_bytes = 2 * (KVK_LATENT + KVK_ROPE);
   uint64_t span = 0;
   kva_gather g;
@@ -140,18 +140,17 @@ kv_status kva_layout_cost_of(const kvm_gpu *gpu, const kva_layout *l, const kva_
                    "gather of the same slots by the calibration, measured");
     return KV_OK;
   }
-  kv_status st = kva_gather_of(gpu, l, row_bytes, &g, err);
+  kv_status st = kva_gather_of(gpu, card, l, row_bytes, &g, err);
   if (st) return st;
   cost->scatter = g.layout.at.scatter;
   if (isnan(cost->scatter)) (void)snprintf(cost->source, sizeof cost->source, "not known: %.200s", g.why);
   else
-    (void)snprintf(cost->source, sizeof cost->source, "memory model of %.48s, %.120s", gpu->key,
-                   kva_gather_status(&g));
+    (void)snprintf(cost->source, sizeof cost->source, "memory model of %.48s, %.300s", gpu->key, g.status);
   return KV_OK;
 }
 
 double kva_measured_scatter(const kva_measured *m, kva_place place, const kva_calibration *gathers,
-                            char source[240]) {
+                            char source[KVA_COST_SOURCE]) {
   static const uint32_t row_bytes = 2 * (KVK_LATENT + KVK_ROPE);
   double scatter = NAN;
   const char *text = "none: all slots stand for a few rows, which come from the L2";
@@ -169,7 +168,7 @@ double kva_measured_scatter(const kva_measured *m, kva_place place, const kva_ca
     text = m->recorded.source[0] ? m->recorded.source
                                  : "not known: neither a gather of it nor a memory model was given";
   }
-  if (source) (void)snprintf(source, 240, "%.239s", text);
+  if (source) (void)snprintf(source, KVA_COST_SOURCE, "%s", text);
   return scatter;
 }
 

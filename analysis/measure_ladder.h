@@ -11,6 +11,7 @@
 #define KVA_MEASURE_LADDER_H
 
 #include "attribute.h"
+#include "card_memory.h"
 #include "gpu.h"
 #include "layout.h"
 #include "measure.h"
@@ -48,14 +49,14 @@ bool kva_counts_l1(const kvk_counters *c);
 /* The row of the same kernel and problem run warm on few rows; NULL for none. */
 const kva_measured_row *kva_measured_resident(const kva_measured *m, const kva_measured_row *r);
 /* What a recorded layout costs where memory binds: by the calibration's gather of the same slots, else by the
- * memory model of `gpu`. `layout`, `gathers` may be NULL. Where neither says it, *cost tells why. Errors as
+ * memory model of `gpu` and of its card. `card`, `layout`, `gathers` may be NULL. Where neither says it, *cost tells why. Errors as
  * kva_gather_of(). */
-kv_status kva_layout_cost_of(const kvm_gpu *gpu, const kva_layout *layout, const kva_calibration *gathers,
-                             kva_layout_cost *cost, kv_error *err);
+kv_status kva_layout_cost_of(const kvm_gpu *gpu, const kva_card_memory *card, const kva_layout *layout,
+                             const kva_calibration *gathers, kva_layout_cost *cost, kv_error *err);
 /* T3 / T2 of a place where memory binds; NaN where it is not known. *source (may be NULL) says whose it is,
  * or why it is not. */
 double kva_measured_scatter(const kva_measured *m, kva_place place, const kva_calibration *gathers,
-                            char source[240]);
+                            char source[KVA_COST_SOURCE]);
 /* Work of the launch on the chip and on its busiest SM. */
 kvm_work kva_measured_work(const kva_measured *m, const kva_measured_row *r);
 /* Rungs alone, NaN where not known; only a cold graph row has T5 to T7. */

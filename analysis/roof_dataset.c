@@ -15,7 +15,9 @@ static kv_status put_root(const kva_run *run, hid_t file, kv_error *err) {
     const char *name, *value;
   } text[] = {{"gpu", run->gpu->key},    {"gpu_name", run->gpu->name}, {"gpu_arch", run->gpu->arch},
               {"status", run->status},   {"dtype", run->dtype},        {"layout_source", run->layout_name},
-              {"verdict", run->verdict}, {"default", "points"}};
+              {"verdict", run->verdict}, {"default", "points"},
+              {"memory_model", run->gather.status},
+              {"calibration", run->calibration[0] ? run->calibration : "none"}};
   const struct {
     const char *name;
     uint64_t value;
@@ -124,8 +126,8 @@ static kv_status write_ceilings(const kva_run *run, hid_t file, kv_error *err) {
   add_described(&t, run->gpu, "dram_spec", "dram_bw_spec", "B/s");
   const kva_gather *g = &run->gather;
   kvm_kind kind = g->kind == KVM_ASSUMED ? KVM_ASSUMED : KVM_INFERENCE;
-  const kvm_ceiling layout = {g->layout.at.ceiling, kind, "", kva_gather_status(g)},
-                    random = {g->random.at.ceiling, kind, "", kva_gather_status(g)};
+  const kvm_ceiling layout = {g->layout.at.ceiling, kind, "", g->status},
+                    random = {g->random.at.ceiling, kind, "", g->status};
   add_ceiling(&t, "gather", "chip", "B/s", &layout);
   add_ceiling(&t, "gather_random", "chip", "B/s", &random);
   kv_status st = kv_h5_write_strings(file, "ceilings/name", t.n, t.name, "Resource", err);

@@ -33,11 +33,15 @@ static void order(kva_gather_range *r) {
   r->fast.scatter = fmin(r->at.scatter, fmin(a.scatter, b.scatter));
 }
 
-static kv_status range(const kvm_gpu *gpu, const kvm_mem_rows *list, kva_gather_range *r, kv_error *err) {
+/* What a card has of its own was measured: it has no range. */
+static kv_status range(const kvm_gpu *gpu, const kva_card_memory *card, const kvm_mem_rows *list, kva_gather_range *r,
+                       kv_error *err) {
   kvm_mem_params p, slow, fast;
-  kv_status st = kvm_mem_params_of(gpu, &p, err);
+  kv_status st = kva_card_params(gpu, card, &p, err);
   if (!st) st = kvm_mem_corner(gpu, false, &slow, err);
   if (!st) st = kvm_mem_corner(gpu, true, &fast, err);
+  if (!st) st = kva_card_use(card, &slow, err);
+  if (!st) st = kva_card_use(card, &fast, err);
   if (!st) st = one_corner(&p, list, &r->at, err);
   if (!st) st = one_corner(&slow, list, &r->slow, err);
   if (!st) st = one_corner(&fast, list, &r->fast, err);
@@ -56,7 +60,8 @@ static void contiguous(const kva_gather_range *random, kva_gather_range *r) {
   }
 }
 
-static kv_status random_rows(const kvm_gpu *gpu, kvm_mem_rows *list, kva_gather *g, kv_error *err) {
+static kv_status random_rows(const kvm_gpu *gpu, const kva_card_memory *card, kvm_mem_rows *list, kva_gather *g,
+                             kv_error *err) {
   double pool = fmin(8589934592.0, kvm_gpu_number(gpu, "mem_bytes") / 2);
   kvm_mem_pattern pattern = {
       .pool_rows = (uint64_t)(pool / list->row_bytes), .run = 1, .aligned = true, .seed = 1};
@@ -66,17 +71,25 @@ static kv_status random_rows(const kvm_gpu *gpu, kvm_mem_rows *list, kva_gather 
   kvm_mem_layout(&pattern, slot, n);
   list->slot = slot;
   list->n = n;
-  kv_status st = range(gpu, list, &g->random, err);
+  kv_status st = range(gpu, card, list, &g->random, err);
   free(slot);
   return st;
 }
 
-kv_status kva_gather_of(const kvm_gpu *gpu, const kva_layout *layout, uint32_t row_bytes, kva_gather *g,
-                        kv_error *err) {
+static void say_status(const kva_card_memory *card, kva_gather *g) {
+  (void)snprintf(g->status, sizeof g->status, "%s; memory: %.320s",
+                 g->kind == KVM_ASSUMED ? "modelled, uncalibrated, some values assumed"
+                                        : "modelled, calibrated on gathers measured on an H200 (2026-11-29)",
+                 card ? card->words : "the described card");
+}
+
+kv_status kva_gather_of(const kvm_gpu *gpu, const kva_card_memory *card, const kva_layout *layout, uint32_t row_bytes,
+                        kva_gather *g, kv_error *err) {
   kvm_mem_params p;
   kv_error why = {KV_OK, ""};
   kvm_mem_rows list = {.row_bytes = row_bytes, .index_bytes = 4};
-  *g = (kva_gather){.layout = {none, none, none}, .random = {none, none, none}, .kind = KVM_UNKNOWN};
+  *g = (kva_gather){
+      .layout = {none, none, none}, .random = {none, none, none}, .kind = KVM_UNKNOWN, .status = "not modelled"};
   if (kvm_mem_params_of(gpu, &p, &why)) {
     (void)snprintf(g->why, sizeof g->why, "%.199s", why.text);
     contiguous(&g->random, &g->layout);
@@ -84,16 +97,12 @@ kv_status kva_gather_of(const kvm_gpu *gpu, const kva_layout *layout, uint32_t r
     return KV_OK;
   }
   g->kind = kvm_mem_kind(gpu);
-  kv_status st = random_rows(gpu, &list, g, err);
+  g->adapted = card && card->adapted;
+  say_status(card, g);
+  kv_status st = random_rows(gpu, card, &list, g, err);
   contiguous(&g->random, &g->layout);
   if (st || !layout) return st;
   list.slot = layout->slots;
   list.n = layout->tokens;
-  return range(gpu, &list, &g->layout, err);
-}
-
-const char *kva_gather_status(const kva_gather *g) {
-  return g->kind == KVM_UNKNOWN   ? "not modelled"
-         : g->kind == KVM_ASSUMED ? "modelled, uncalibrated, some values assumed"
-                                  : "modelled, calibrated on gathers measured on an H200 (2026-11-29)";
+  return range(gpu, card, &list, &g->layout, err);
 }

@@ -43,6 +43,7 @@ typedef struct kva_run {
   kvm_timing timing; /* with roofs: set by kva_run_predict() from gpu and pipes, unless given */
   bool given;
   kvm_roofs roofs;
+  char calibration[256]; /* base name of the file that roofs and timing come from; "" none */
   char status[256];  /* KVA_UNCALIBRATED, or "measured: <device>, <driver>, <date>" */
   const char *dtype; /* "bf16", "fp8", "fp8-656" or "other" */
   uint32_t layers;

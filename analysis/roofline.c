@@ -264,7 +264,7 @@ static kv_status use_layout(const options *o, const kva_layout *layout, kvm_veri
 }
 
 /* The problems of a run, one a prefix; *problems is malloc'd. */
-static kv_status make_problems(options *o, kva_run *run, kvm_verify **problems, uint64_t *n, kv_error *err) {
+static kv_status make_problems(options *o, const kva_card_memory *card, kva_run *run, kvm_verify **problems, uint64_t *n, kv_error *err) {
   kva_layout layout = {0};
   kvm_verify p = {.heads = (uint32_t)o->heads,
                   .queries = (uint32_t)o->queries,
@@ -282,7 +282,7 @@ static kv_status make_problems(options *o, kva_run *run, kvm_verify **problems, 
   *problems = st ? NULL : calloc(o->prefixes, sizeof **problems);
   if (!st && !*problems) st = kv_fail(err, KV_ERR_MEMORY, "out of memory");
   if (!st && o->layout) st = use_layout(o, &layout, &p, run, err);
-  if (!st) st = kva_gather_of(run->gpu, o->layout ? &layout : NULL, p.row_bytes, &run->gather, err);
+  if (!st) st = kva_gather_of(run->gpu, card, o->layout ? &layout : NULL, p.row_bytes, &run->gather, err);
   *n = o->layout ? 1 : o->prefixes;
   for (uint64_t i = 0; !st && i < *n; i++) {
     if (!o->layout) kvm_verify_uniform(&p, o->prefix[i]);
@@ -374,8 +374,8 @@ static void print_dry(const options *o, const kva_run *run, const int *devices, 
 }
 
 /* Measures if this machine has the GPU; KV_END with the reason in *why if it has not. */
-static kv_status measure(const options *o, const kva_run *run, const kvm_verify *problem, const char *command,
-                         char why[200], kv_error *err) {
+static kv_status measure(const options *o, const kva_run *run, const kvm_verify *problem, const kva_card_memory *card,
+                         const char *command, char why[200], kv_error *err) {
   int devices[ROOFLINE_MOST_DEVICES], count = 0;
   kva_layout layout = {0};
   kv_status st = roofline_measure_devices(&o->measure, run->gpu, devices, &count, why, 200, err);
@@ -398,6 +398,7 @@ static kv_status measure(const options *o, const kva_run *run, const kvm_verify 
                                   .gpu = run->gpu,
                                   .roofs = &run->roofs,
                                   .timing = &run->timing,
+                                  .card = card,
                                   .heads = (uint32_t)o->heads,
                                   .queries = (uint32_t)o->queries,
                                   .batch = (uint32_t)o->batch,
@@ -441,9 +442,9 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
   st = o->write && !o->dry_run ? check_output(o, o->output, err) : KV_OK;
   if (st) goto done;
   (void)snprintf(run.layout_name, sizeof run.layout_name, "contiguous");
-  st = make_problems(o, &run, &problems, &n, err);
+  st = make_problems(o, &model.memory, &run, &problems, &n, err);
   if (!st) {
-    st = measure(o, &run, &problems[0], command, why, err);
+    st = measure(o, &run, &problems[0], &model.memory, command, why, err);
     if (st != KV_END) goto done;
     st = KV_OK;
     (void)snprintf(note, sizeof note, "%s; times of kernels are not measured: %s", chosen.note, why);

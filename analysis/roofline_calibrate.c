@@ -9,6 +9,7 @@
 
 #include "calibration.h"
 #include "calibration_model.h"
+#include "card_memory.h"
 #include "cli.h"
 #include "kv_guard.h"
 #include "layout.h"
@@ -58,7 +59,9 @@ static const struct argp_option option_list[] = {
     {"report", OPT_REPORT, "DIR", 0, "Folder of the PDF and the PNGs (NAME-report)", 0},
     {"no-report", OPT_NO_REPORT, 0, 0, "Draw nothing", 0},
     {"from", OPT_FROM, "FILE", 0,
-     "Measure nothing: take what this kvceilings-1 file has, and put the memory model's gathers beside it", 0},
+     "Measure nothing: take what this kvceilings-1 file has, and put the memory model's gathers and this card's memory "
+     "parameters beside it",
+     0},
     {"quick", OPT_QUICK, 0, 0, "The usual winners only: seconds instead of a minute or two", 0},
     {"repeats", OPT_REPEATS, "N", 0, "Timed runs a point, 3 to 64 (20)", 0},
     {"time-limit", OPT_LIMIT, "S", 0, "Seconds for one microbenchmark (120)", 0},
@@ -266,7 +269,15 @@ static void scaled(double value, const char *unit, char *text, size_t size) {
   (void)snprintf(text, size, "%7.4g %s%s/s", value, prefix[p], unit[0] == '1' ? "" : unit);
 }
 
-static void print_table(const kva_calibration *c) {
+static void print_memory(const kva_card_memory *m) {
+  printf("memory model: %s", m->words);
+  if (m->adapted)
+    printf(": latency %.1f ns, activation %.3f ns, of the bus %.3f ns, efficiency %.4f", m->card.latency * 1e9,
+           m->card.act * 1e9, m->card.act_bus * 1e9, m->card.efficiency);
+  printf("\n");
+}
+
+static void print_table(const kva_calibration *c, const kva_card_memory *m) {
   kva_best best[KVA_BESTS];
   char status[320], text[40];
   size_t n = kva_calibration_ceilings(c, best);
@@ -291,6 +302,7 @@ static void print_table(const kva_calibration *c) {
   for (size_t i = 0; i < n; i++)
     printf("%-18s %10.2f B                     %s\n", best[i].name, c->row[best[i].row].value,
            c->row[best[i].row].point.variant);
+  print_memory(m);
   if (c->notes[0]) printf("left out: %s\n", c->notes);
 }
 
@@ -303,7 +315,13 @@ static json_t *best_json(const kva_calibration *c, const kva_best *b) {
   return o;
 }
 
-static kv_status print_json(const kva_calibration *c, kv_error *err) {
+static json_t *memory_json(const kva_card_memory *m) {
+  if (!m->adapted) return json_pack("{s:s, s:b}", "status", m->words, "adapted", 0);
+  return json_pack("{s:s, s:b, s:f, s:f, s:f, s:f}", "status", m->words, "adapted", 1, "latency", m->card.latency,
+                   "efficiency", m->card.efficiency, "act", m->card.act, "act_bus", m->card.act_bus);
+}
+
+static kv_status print_json(const kva_calibration *c, const kva_card_memory *m, kv_error *err) {
   kva_best best[KVA_BESTS];
   char status[320];
   json_t *ceilings = json_array(), *latencies = json_array(), *sizes = json_array();
@@ -314,9 +332,9 @@ static kv_status print_json(const kva_calibration *c, kv_error *err) {
   n = kva_calibration_sizes(c, best);
   for (size_t i = 0; i < n; i++) (void)json_array_append_new(sizes, best_json(c, &best[i]));
   json_t *root =
-      json_pack("{s:s, s:s, s:b, s:i, s:o, s:o, s:o}", "schema", "kvceilings-1", "status",
+      json_pack("{s:s, s:s, s:b, s:i, s:o, s:o, s:o, s:o}", "schema", "kvceilings-1", "status",
                 kva_bench_status(&c->origin, status, sizeof status), "complete", (int)c->complete, "points",
-                (int)c->rows, "ceilings", ceilings, "latencies", latencies, "sizes", sizes);
+                (int)c->rows, "ceilings", ceilings, "latencies", latencies, "sizes", sizes, "memory", memory_json(m));
   int rc = root ? json_dumpf(root, stdout, JSON_INDENT(2)) : -1;
   putchar('\n');
   json_decref(root);
@@ -360,13 +378,21 @@ static kv_status draw_report(const options *o, kv_error *err) {
   return st;
 }
 
+static kv_status tell(const options *o, const kva_calibration *c, kv_error *err) {
+  kva_card_memory memory;
+  kv_status st = kva_card_memory_read(o->out, &memory, err);
+  if (st) return st;
+  if (o->json) return print_json(c, &memory, err);
+  print_table(c, &memory);
+  return KV_OK;
+}
+
 static kv_status take_from(const options *o, const char *command, kv_error *err) {
   kva_calibration c = {0};
   kv_status st = kv_guard_check_h5(o->from, KVA_CEILINGS_CONVENTIONS, err);
   if (!st) st = add_model(o, o->from, command, err);
   if (!st) st = kva_calibration_read(o->out, &c, err);
-  if (!st && o->json) st = print_json(&c, err);
-  else if (!st && !o->quiet) print_table(&c);
+  if (!st && (o->json || !o->quiet)) st = tell(o, &c, err);
   if (!st) st = check_bars(o, &c, err);
   kva_calibration_free(&c);
   return st;
@@ -391,11 +417,11 @@ static kv_status measure(options *o, char *command, const kva_layout *layout, kv
   kva_calibration_note(&j.c, note);
   st = run_all(&j, err);
   kvk_device_close(j.device);
-  if (j.c.rows && o->json) {
-    kv_status told = print_json(&j.c, st ? NULL : err);
-    if (!st) st = told;
-  } else if (j.c.rows) print_table(&j.c);
   if (!st) st = add_model(o, o->out, NULL, err);
+  if (j.c.rows) {
+    kv_status told = tell(o, &j.c, st ? NULL : err);
+    if (!st) st = told;
+  }
   if (!st) st = check_bars(o, &j.c, err);
   kva_calibration_free(&j.c);
   return st;

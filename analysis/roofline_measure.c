@@ -341,7 +341,7 @@ static void attribute(const kva_measured *m, const roofline_measure_run *run, co
 }
 
 static void print_cost(const kva_measured *m, const kva_calibration *ceilings) {
-  char source[240];
+  char source[KVA_COST_SOURCE];
   double scatter = NAN;
   bool any = false;
   for (size_t i = 0; i < m->rows; i++) any |= m->row[i].place == KVA_RECORDED;
@@ -366,7 +366,8 @@ static kv_status save_as(const saver *s, const kva_measured *m, const char *path
   verdict_of(m, verdict, sizeof verdict);
   attribute(m, s->run, s->ceilings, verdict, sizeof verdict);
   const kva_measured_labels labels = {s->run->gpu->key, s->run->layout_name, verdict,
-                                      s->run->layers,   s->run->roofs,       s->run->timing};
+                                      s->run->layers,   s->run->roofs,       s->run->timing,
+                                      s->run->card ? s->run->card->file : ""};
   return kva_measured_write(m, s->ceilings, &labels, path, s->run->command, err);
 }
 
@@ -468,7 +469,7 @@ kv_status roofline_measure(const roofline_measure_run *run, const int *devices, 
   if (!st && run->options->ceilings) st = kva_calibration_read(run->options->ceilings, &ceilings, err);
   if (!st && run->options->ceilings) s.ceilings = &ceilings;
   if (!st) st = make_problems(run, &problems, &n, &lengths, err);
-  if (!st) st = kva_layout_cost_of(run->gpu, run->layout, s.ceilings, &recorded, err);
+  if (!st) st = kva_layout_cost_of(run->gpu, run->card, run->layout, s.ceilings, &recorded, err);
   if (st) goto done;
   const kva_measure_plan plan = plan_of(run, problems, n, &recorded, &s);
   st = measure_devices(&plan, &s, measured, err);

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "card_memory.h"
 #include "gpu.h"
 #include "kv_status.h"
 #include "layout.h"
@@ -41,6 +42,7 @@ typedef struct roofline_measure_run {
   const kvm_gpu *gpu;
   const kvm_roofs *roofs;   /* ceilings of the ladder; NULL: no attribution */
   const kvm_timing *timing; /* their ranges */
+  const kva_card_memory *card; /* whose memory T3 is modelled of; may be NULL */
   uint32_t heads, queries, batch, layers;
   const uint64_t *prefix; /* [prefixes], unless layout */
   size_t prefixes;

@@ -1,10 +1,10 @@
 #include "roofline_model.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "calibration_find.h"
 #include "cli.h"
 
 static bool every_run_has(const char *name) {
@@ -71,61 +71,19 @@ void roofline_model_free(roofline_model *model) {
 
 /* ---- calibration ---- */
 
-static int ceilings_name(const struct dirent *e) {
-  size_t n = strlen(e->d_name);
-  return n > 12 && !strcmp(e->d_name + n - 12, "-ceilings.h5");
-}
-
-/* The first calibration of the folder that was measured on `gpu`; "" for none. A file that cannot be read is
- * passed over. */
-static void find_calibration(const kvm_gpus *gpus, const kvm_gpu *gpu, char *path, size_t size) {
-  char folder[4096];
-  struct dirent **names = NULL;
-  path[0] = '\0';
-  if (kv_cli_share("models/measured", folder, sizeof folder, NULL)) return;
-  int n = scandir(folder, &names, ceilings_name, alphasort);
-  for (int i = 0; i < n; i++) {
-    kva_calibrated about;
-    const kvm_gpu *of = NULL;
-    char file[4400];
-    (void)snprintf(file, sizeof file, "%s/%.250s", folder, names[i]->d_name);
-    if (!path[0] && !kva_time_calibration_of(file, &about, NULL) &&
-        !kvm_gpus_find(gpus, about.gpu_name, &of, NULL) && !strcmp(of->key, gpu->key))
-      (void)snprintf(path, size, "%s", file);
-    free(names[i]);
-  }
-  if (n >= 0) free(names);
-}
-
-/* A calibration of another GPU that is described is refused; with a description of the user's own nobody can
- * tell. */
-static kv_status is_of(const kvm_gpus *gpus, const kvm_gpu *gpu, const char *calibration, kv_error *err) {
-  kva_calibrated about;
-  const kvm_gpu *of = NULL;
-  kv_status st = kva_time_calibration_of(calibration, &about, err);
-  if (st || kvm_gpus_find(gpus, about.gpu_name, &of, NULL) || !strcmp(of->key, gpu->key)) return st;
-  return kv_fail(err, KV_ERR_INPUT,
-                 "%s: measured on %.60s, not on %.60s; give a calibration of that GPU, or none", calibration,
-                 about.gpu_name, gpu->name);
-}
-
 kv_status roofline_model_timing(roofline_model *model, const kvm_gpus *gpus, const kvm_gpu *gpu,
                                 const char *calibration, kvm_roofs *roofs, kvm_timing *timing,
                                 kv_error *err) {
-  char found[4400];
   *roofs = kvm_roofs_of(gpu);
   *timing = kvm_timing_of(gpu, kvm_pipes_find(&model->pipes, kvm_gpu_sm(gpu)), roofs);
   kvm_roofs_complete(roofs, timing);
   model->calibrated.values = 0;
-  model->calibration[0] = '\0';
-  if (!calibration) {
-    find_calibration(gpus, gpu, found, sizeof found);
-    calibration = found;
-  }
-  if (!calibration[0] || !strcmp(calibration, "none")) return KV_OK;
-  kv_status st = is_of(gpus, gpu, calibration, err);
-  if (!st) st = kva_time_calibrate(calibration, timing, roofs, &model->calibrated, err);
-  if (!st) (void)snprintf(model->calibration, sizeof model->calibration, "%s", calibration);
+  kv_status st =
+      kva_calibration_find(gpus, gpu, calibration, model->calibration, sizeof model->calibration, err);
+  if (!st) st = kva_card_memory_read(model->calibration, &model->memory, err);
+  if (st || !model->calibration[0]) return st;
+  st = kva_time_calibrate(model->calibration, timing, roofs, &model->calibrated, err);
+  if (st) model->calibration[0] = '\0';
   return st;
 }
 
@@ -136,6 +94,7 @@ kv_status roofline_model_use(roofline_model *model, const kvm_gpus *gpus, const 
   run->given = true;
   kv_status st = model->named ? find_named(model, run->gpu, &run->own, err) : KV_OK;
   if (!st) st = roofline_model_timing(model, gpus, run->gpu, calibration, &run->roofs, &run->timing, err);
+  if (!st) memcpy(run->calibration, model->memory.file, sizeof run->calibration);
   if (!st && model->calibrated.values)
     (void)snprintf(run->status, sizeof run->status, "modelled, calibrated on %.200s",
                    model->calibrated.status + (strncmp(model->calibrated.status, "measured: ", 10) ? 0 : 10));

@@ -3,6 +3,7 @@
 #ifndef ROOFLINE_MODEL_H
 #define ROOFLINE_MODEL_H
 
+#include "card_memory.h"
 #include "kv_status.h"
 #include "roof_run.h"
 #include "time_calibrate.h"
@@ -14,6 +15,7 @@ typedef struct roofline_model {
   const char *named;         /* of --kernel NAME; NULL: none. Not owned */
   kva_calibrated calibrated; /* values 0: none */
   char calibration[4400];    /* the file it came from; "" with none */
+  kva_card_memory memory;    /* whose memory the gathers are modelled of */
 } roofline_model;
 
 bool kva_is_declaration(const char *name); /* whether --kernel names a file: it ends in .ini; NULL: no */

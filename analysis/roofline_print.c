@@ -63,12 +63,12 @@ static void print_range(const char *name, const kva_gather_range *g) {
 
 static void print_gather(const kva_run *run) {
   const kva_gather *g = &run->gather;
-  printf("gather of %u-B rows, saturated: %s%s%s\n", run->point[0].problem.row_bytes, kva_gather_status(g),
+  printf("gather of %u-B rows, saturated: %s%s%s\n", run->point[0].problem.row_bytes, g->status,
          g->why[0] ? ": " : "", g->why);
   if (g->kind == KVM_UNKNOWN) return;
   print_range(run->contiguous ? "contiguous" : "layout", &g->layout);
   print_range("random", &g->random);
-  if (strstr(run->status, "calibrated on"))
+  if (run->calibration[0] && !g->adapted)
     printf("  of the card that the memory model describes, not of the one that the ceilings above were measured on: cards of a "
            "kind lie up to 10 %% apart (models/README.md)\n");
   if (!run->contiguous && g->layout.at.contiguous < 0.95 * g->random.at.contiguous)
@@ -295,7 +295,7 @@ kv_status roofline_print_json(const kva_run *run, const char *note, kv_error *er
       "roofline-1", "schema_version", 1, "status", run->status, "gpu", run->gpu->key, "gpu_name",
       run->gpu->name, "arch", run->gpu->arch, "note", note + strspn(note, "; "), "problem", problem_json(run),
       "layout", layout_json(run), "ceilings", ceilings_json(run), "gather", "status",
-      kva_gather_status(&run->gather), "layout", gather_json(&run->gather.layout), "random",
+      run->gather.status, "layout", gather_json(&run->gather.layout), "random",
       gather_json(&run->gather.random), "ridge", number(kvm_ridge(&run->roofs)), "missing", missing, "points",
       points, "verdict", run->verdict);
   if (!root) return kv_fail(err, KV_ERR_INTERNAL, "the result cannot be written as JSON");

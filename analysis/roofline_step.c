@@ -281,7 +281,7 @@ static kv_status step(options *o, const char *command, kv_error *err) {
   if (!st && o->json) st = print_json(o, &run, &rest, point, n, err);
   else if (!st) print_table(o, &run, chosen.note, &rest, left_out, point, n);
   if (!st && o->output) {
-    const kva_step_labels labels = {run.gpu->key, run.status, (uint32_t)o->layers, o->accepted};
+    const kva_step_labels labels = {run.gpu->key, run.status, run.calibration, (uint32_t)o->layers, o->accepted};
     st = kva_step_write(point, n, &rest, &labels, o->output, command, err);
     if (!st && !o->quiet) fprintf(stderr, "roofline step: wrote %s\n", o->output);
   }

@@ -11,6 +11,7 @@
 #include "columns.h"
 #include "gains.h"
 #include "kv_h5.h"
+#include "roof_run.h"
 #include "selftest.h"
 
 /* ---- reading text ---- */
@@ -355,6 +356,7 @@ kv_status kva_validate(kva_readings *m, const kvm_gpu *gpu, const kvm_declared_s
     kva_reading *s = &m->sample[i];
     kvm_prediction p;
     const kvm_declared *k = kvm_declared_for(declared, s->kernel, kvm_gpu_sm(gpu), 0, &s->problem, shared);
+    s->program[0] = '\0';
     if (!k) continue;
     kvm_work w = kvm_declared_work(k, &s->problem, gpu);
     kvm_useful u = kvm_structure_useful(&k->structure, &s->problem);
@@ -366,6 +368,7 @@ kv_status kva_validate(kva_readings *m, const kvm_gpu *gpu, const kvm_declared_s
     s->ladder = kvm_ladder_of(&u, &w, roofs, true);
     kvm_ladder_time(&s->ladder, &p);
     take_prediction(s, &p);
+    kva_program_words(k, s->program, sizeof s->program);
   }
   kvm_time_memo_free(&memo);
   return st;
@@ -461,9 +464,14 @@ GET(g_predicted_high, s->predicted_high)
 GET(g_error, s->predicted / s->measured - 1)
 static const char *g_kernel(const void *rows, uint64_t i) { return ((const kva_reading *const *)rows)[i]->kernel; }
 static const char *g_layout(const void *rows, uint64_t i) { return ((const kva_reading *const *)rows)[i]->layout; }
+static const char *g_program(const void *rows, uint64_t i) {
+  const kva_reading *s = ((const kva_reading *const *)rows)[i];
+  return *s->program ? s->program : "no program";
+}
 
 static kv_status write_points(const kva_readings *m, size_t sets, size_t n, hid_t file, kv_error *err) {
-  static const kva_word_column word[] = {{"kernel", "Kernel", g_kernel}, {"layout", "Where the rows lie", g_layout}};
+  static const kva_word_column word[] = {{"kernel", "Kernel", g_kernel}, {"layout", "Where the rows lie", g_layout},
+                                         {"program", "Program that the prediction was made of", g_program}};
   static const kva_real_column real[] = {{"prefix", "token", "Prefix", g_prefix},
                                          {"heads", "1", "Heads", g_heads},
                                          {"queries", "1", "Tree nodes a request", g_queries},

@@ -27,6 +27,7 @@ typedef struct kva_reading {
   double predicted, predicted_low, predicted_high; /* s: T7, or the kernel on few rows and its launch */
   kvm_ladder ladder;
   kvm_parameter dominating;
+  char program[160]; /* that the prediction was made of; "" none */
 } kva_reading;
 
 typedef struct kva_readings {

@@ -156,29 +156,47 @@ static kv_status modelled_over_measured(const kvm_mem_params *p, const kvm_mem_p
   return st;
 }
 
+/* Of the three that tell a card. */
+typedef struct telling {
+  const kvm_mem_point *rows, *lines, *stream;
+} telling;
+
+static kv_status ratios(const kvm_mem_params *p, const telling *t, double *r, double *l, double *s,
+                        kv_error *err) {
+  kv_status st = modelled_over_measured(p, t->stream, s, err);
+  if (!st) st = modelled_over_measured(p, t->lines, l, err);
+  return st ? st : modelled_over_measured(p, t->rows, r, err);
+}
+
 kv_status kvm_mem_adapt(kvm_mem_params *params, const kvm_mem_points *points, kv_error *err) {
+  enum { ROUNDS = 5 };
   kvm_mem_params p = *params;
-  const kvm_mem_point *rows = best_of(points, p.sms, 32, 1), *lines = best_of(points, p.sms, 128, 1),
-                      *stream = best_of(points, p.sms, 576, 0);
+  const telling t = {best_of(points, p.sms, 32, 1), best_of(points, p.sms, 128, 1), best_of(points, p.sms, 576, 0)};
+  double r = 1, l = 1, s = 1;
   kv_status st = KV_OK;
-  if (!rows || !lines || !stream)
+  if (!t.rows || !t.lines || !t.stream)
     return kv_fail(err, KV_ERR_INPUT,
                    "memory model: no saturated gather of %s, so nothing tells this card's memory apart",
-                   !rows    ? "random 32-byte rows"
-                   : !lines ? "random 128-byte rows"
-                            : "contiguous 576-byte rows");
+                   !t.rows    ? "random 32-byte rows"
+                   : !t.lines ? "random 128-byte rows"
+                              : "contiguous 576-byte rows");
   if (points->latency > p.far / 2 + kvm_dram_unloaded(&p, 1)) p.latency = points->latency;
-  for (int i = 0; i < 5 && !st; i++) {
-    double r = 1, l = 1, s = 1, line = KVM_LINE * p.channels / kvm_dram_stream(&p);
-    st = modelled_over_measured(&p, stream, &s, err);
-    if (!st) st = modelled_over_measured(&p, lines, &l, err);
-    if (!st) st = modelled_over_measured(&p, rows, &r, err);
+  for (int i = 0; i < ROUNDS && !st; i++) {
+    double line = KVM_LINE * p.channels / kvm_dram_stream(&p);
+    st = ratios(&p, &t, &r, &l, &s, err);
     p.efficiency = fmin(p.efficiency / s, 1);
     p.act *= r;
     p.act_bus = fmax(p.act_bus + line * (l / s - 1), 0);
   }
-  if (!st) *params = p;
-  return st;
+  if (!st) st = ratios(&p, &t, &r, &l, &s, err);
+  if (st) return st;
+  if (!(fmax(fabs(r - 1), fmax(fabs(l - 1), fabs(s - 1))) < 0.03))
+    return kv_fail(err, KV_ERR_INPUT,
+                   "memory model: gives %.2f, %.2f and %.2f of this card's random 32-byte, 128-byte and contiguous "
+                   "576-byte rows whatever its parameters, so they tell none",
+                   r, l, s);
+  *params = p;
+  return KV_OK;
 }
 
 /* ---- the fit ---- */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mem_dram.h"
+
 kv_status kvm_mem_describe(const char *path, kvm_gpu *gpu, kv_error *err) {
   return kvm_gpu_complete(gpu, path, "memory", err);
 }
@@ -210,6 +212,26 @@ kv_status kvm_mem_params_of(const kvm_gpu *gpu, kvm_mem_params *p, kv_error *err
 
 kv_status kvm_mem_corner(const kvm_gpu *gpu, bool fast, kvm_mem_params *p, kv_error *err) {
   return fill(gpu, fast ? FAST : SLOW, p, err);
+}
+
+kvm_mem_card kvm_mem_card_of(const kvm_mem_params *p) {
+  return (kvm_mem_card){p->latency, p->efficiency, p->act, p->act_bus};
+}
+
+kv_status kvm_mem_use_card(const kvm_mem_card *card, kvm_mem_params *params, kv_error *err) {
+  kvm_mem_params p = *params;
+  p.latency = card->latency;
+  p.efficiency = card->efficiency;
+  p.act = card->act;
+  p.act_bus = card->act_bus;
+  const char *bad = !(p.efficiency > 0 && p.efficiency <= 1)                                      ? "efficiency"
+                    : !(p.act > 0 && p.act < p.refi)                                              ? "act"
+                    : !(p.act_bus >= 0 && p.act_bus < p.rc)                                       ? "act_bus"
+                    : !(p.latency > p.far / 2 + kvm_dram_unloaded(&p, 1) && isfinite(p.latency)) ? "latency"
+                                                                                                  : NULL;
+  if (bad) return kv_fail(err, KV_ERR_INPUT, "memory model: a card's %s that is not possible beside the others", bad);
+  *params = p;
+  return KV_OK;
 }
 
 kvm_kind kvm_mem_kind(const kvm_gpu *gpu) {

@@ -71,6 +71,15 @@ kv_status kvm_mem_params_of(const kvm_gpu *gpu, kvm_mem_params *params, kv_error
  * of its range. Equal to kvm_mem_params_of() where nothing is assumed. */
 kv_status kvm_mem_corner(const kvm_gpu *gpu, bool fast, kvm_mem_params *params, kv_error *err);
 
+/* What one card has of its own, and another of its kind has otherwise. kvm_mem_adapt() (mem_fit.h) finds it. */
+typedef struct kvm_mem_card {
+  double latency, efficiency, act, act_bus; /* as in kvm_mem_params */
+} kvm_mem_card;
+kvm_mem_card kvm_mem_card_of(const kvm_mem_params *params);
+/* Makes *params those of that card. KV_ERR_INPUT names the value that is impossible beside the others; *params is as
+ * before. */
+kv_status kvm_mem_use_card(const kvm_mem_card *card, kvm_mem_params *params, kv_error *err);
+
 /* KVM_ASSUMED if one of the values that decide a gather's ceiling is a guess (pin bandwidth, efficiency,
  * tRRD, tFAW), else KVM_MEASURED. Others may be assumed all the same: kvm_mem_corner() says what they could
  * do. */

@@ -18,10 +18,10 @@ if (!strlen(NOTE)) {
   set x2tics () scale 0 font FACE.",10"
   do for [c = 1:int(AUDIT_COLUMNS)] { set x2tics add (SM_NAME[c] c) }
   set ytics () scale 0 font FACE.",9.5"
-  set key at screen 0.957,0.846 right top horizontal Left reverse samplen 1.4 width -5 maxcols 5 maxrows 1 font FACE.",9.5"
+  set key at screen 0.957,0.846 right top horizontal Left reverse samplen 1.4 width -1 maxcols 5 maxrows 1 font FACE.",9.5"
   SHADES = "#ffffff #00395c #56B4E9 #f5c6a5 #f2f2f2"
   INKS = "#555555 #ffffff #000000 #000000 #a03000"
-  NAMES = "no~kernel native all~run,~some~by~JIT some~run none~runs"
+  NAMES = "no~kernel native all~run,~JIT some~run none~runs"
   SMALL = AUDIT_COLUMNS > 9 ? "8" : "8.5"
   plot for [k = 0:4] 'audit-map.tsv' using ($3 == k ? $1 : NaN):2:($1 - 0.47):($1 + 0.47):($2 - 0.44):($2 + 0.44) with boxxyerror \
          fs solid 1 border lc rgb "#999999" fc rgb word(SHADES, k + 1) notitle, \

@@ -797,6 +797,31 @@ static void put_verdict(const calibration *c, char *text, size_t size) {
   else (void)snprintf(text, size, "No ceiling was measured.");
 }
 
+/* What the card's memory has of its own beside the description's; or why the file does not tell it. */
+static kv_status cover_card(const calibration *c, kvr_cover *v, kv_error *err) {
+  static const char *const columns[] = {"value", "described"};
+  char text[600] = "";
+  size_t at = 0;
+  kvr_table t = {0};
+  words name = {0}, unit = {0};
+  kv_status st = kvr_text_attribute(&c->job->src, "memory_card", text, sizeof text, err);
+  if (!st && H5Lexists(c->job->src.file, "memory", H5P_DEFAULT) > 0) {
+    st = kvr_table_load(&c->job->src, "memory", columns, 2, &t, err);
+    if (!st) st = kvr_strings(&c->job->src, "memory/name", t.rows, &name.text, &name.width, &name.n, err);
+    if (!st) st = kvr_strings(&c->job->src, "memory/unit", t.rows, &unit.text, &unit.width, &unit.n, err);
+  }
+  for (uint64_t i = 0; !st && i < t.rows && at + 120 < sizeof text; i++) {
+    const double scale = strcmp(word_at(&unit, i), "s") ? 1 : 1e9;
+    at += (size_t)snprintf(text + at, sizeof text - at, "%s%.40s %.4g%s (described %.4g)", at ? ", " : "", word_at(&name, i),
+                           t.value[0][i] * scale, scale > 1 ? " ns" : "", t.value[1][i] * scale);
+  }
+  if (!st && *text) kvr_cover_row(v, "Card's memory", "%s", text);
+  free(name.text);
+  free(unit.text);
+  kvr_table_close(&t);
+  return st;
+}
+
 static kv_status write_cover(const calibration *c, kv_error *err) {
   kvr_cover *v = calloc(1, sizeof *v);
   char history[2048] = "", not[1200];
@@ -817,6 +842,7 @@ static kv_status write_cover(const calibration *c, kv_error *err) {
   kvr_cover_row(v, "Points", "%s, of them throttled: %s", kvr_count((double)c->bench.rows).text, kvr_count(c->throttled).text);
   kvr_cover_row(v, "Idle latency", "L2 %s, DRAM %s", kvr_time(latency(c, "latency_l2")).text, kvr_time(latency(c, "latency_dram")).text);
   kvr_cover_row(v, "Memory model", "%s", *c->model ? c->model : "not in this file (`roofline calibrate --from` adds it)");
+  if (!st) st = cover_card(c, v, err);
   (void)snprintf(not, sizeof not, "writes and copies; the L2's latency under load%s%s", *c->notes ? "; " : "", c->notes);
   kvr_cover_row(v, "Not measured", "%s", not);
   kvr_cover_row(v, "Made by", "%s", history);

@@ -108,15 +108,45 @@ void kvr_missing_values(const kvr_roofline *r, char *text, size_t size) {
       at += (size_t)snprintf(text + at, size - at, "%s%.60s", at ? ", " : "", kvr_word_at(&r->gpu_row, i));
 }
 
-static void put_ceiling_row(FILE *f, double y, const char *const cell[5], bool bold) {
+#define ROW_PITCH 15.5
+#define LINE_PITCH 12.5 /* of further lines of a row */
+#define PITCH 12.5
+#define BOTTOM (KVR_PAGE_HEIGHT - 48)
+#define SOURCE_LINES 4u
+
+/* The source takes up to `lines`; returns the y of the last. f NULL: only measures. */
+static double put_ceiling_row(FILE *f, double y, const char *const cell[5], bool bold, size_t lines) {
   static const double x[] = {36, 126, 186, 284, 406}, width[] = {86, 56, 94, 118, 400};
   for (size_t k = 0; k < 5; k++) {
-    char line[512];
-    const kvr_label label = {
-        .x = x[k], .y = y, .size = 10.5, .bold = bold, .colour = bold ? "#333333" : "#000000"};
-    (void)kvr_wrap(cell[k], 10.5, bold, width[k], 1, line, sizeof line);
-    kvr_put_label(f, &label, line);
+    char text[900], *line = text;
+    size_t n = kvr_wrap(cell[k], 10.5, bold, width[k], k == 4 ? lines : 1, text, sizeof text);
+    for (size_t i = 0; i < n; i++) {
+      char *end = strchr(line, '\n');
+      if (end) *end = '\0';
+      if (i) y += LINE_PITCH;
+      const kvr_label label = {.x = x[k], .y = y, .size = 10.5, .bold = bold, .colour = bold ? "#333333" : "#000000"};
+      if (f) kvr_put_label(f, &label, line);
+      if (end) line = end + 1;
+    }
   }
+  return y;
+}
+
+/* Rows of one source after another tell it once. */
+static const char *source_of(const kvr_roofline *r, uint64_t i) {
+  const char *source = kvr_word_at(&r->source, i);
+  return i && !strcmp(source, kvr_word_at(&r->source, i - 1)) && kvr_width(source, 10.5, false) > 400 ? "as above" : source;
+}
+
+static double put_ceiling_rows(const kvr_roofline *r, FILE *f, double y, uint64_t shown, size_t lines) {
+  for (uint64_t i = 0; i < shown; i++) {
+    const char *unit = kvr_word_at(&r->unit, i);
+    kvr_word value = kvr_si(r->ceilings.value[0][i], *unit == '1' ? unit + 1 : unit); /* 4.16 T/s, not T1/s */
+    const char *const cell[5] = {kvr_word_at(&r->ceiling, i), kvr_word_at(&r->scope, i), value.text,
+                                 kvr_word_at(&r->kind, i), source_of(r, i)};
+    y = put_ceiling_row(f, y + ROW_PITCH, cell, false, lines);
+  }
+  return y;
 }
 
 static double missing_count(const kvr_roofline *r) {
@@ -134,9 +164,6 @@ static double assumed_count(const kvr_roofline *r) {
   for (uint64_t i = 0; i < r->gpu_row.n; i++) n += assumed(r, i);
   return n;
 }
-
-#define PITCH 12.5
-#define BOTTOM (KVR_PAGE_HEIGHT - 48)
 
 static void put_line(FILE *f, double x, double y, double width, bool bold, const char *colour,
                      const char *text) {
@@ -204,28 +231,28 @@ bool kvr_has_assumed(const kvr_roofline *r) {
   return assumed_count(r) > 0;
 }
 
-/* Up to two lines; returns the y of the last. */
-static double put_lines(FILE *f, double y, const char *text) {
-  char lines[900];
-  size_t n = kvr_wrap(text, 8.5, false, KVR_PAGE_WIDTH - 72, 2, lines, sizeof lines);
-  char *second = n > 1 ? strchr(lines, '\n') : NULL;
-  if (second) *second++ = '\0';
-  put_line(f, 36, y, KVR_PAGE_WIDTH - 72, false, "#000000", lines);
-  if (second) put_line(f, 46, y += PITCH, KVR_PAGE_WIDTH - 72, false, "#000000", second);
+/* Up to three lines of one value; returns the y of the last. f NULL: only measures. */
+static double put_lines(FILE *f, double y, double size, const char *text) {
+  char lines[1100], *line = lines;
+  size_t n = kvr_wrap(text, size, false, KVR_PAGE_WIDTH - 84, 3, lines, sizeof lines);
+  for (size_t i = 0; i < n; i++) {
+    char *end = strchr(line, '\n');
+    if (end) *end = '\0';
+    if (i) y += 1.45 * size;
+    if (f) kvr_put_label(f, &(kvr_label){.x = i ? 46 : 36, .y = y, .size = size, .colour = "#000000"}, line);
+    if (end) line = end + 1;
+  }
   return y;
 }
 
-/* Each assumed value with its range, and what its description says of it. */
-kv_status kvr_put_assumed(const kvr_roofline *r, kv_error *err) {
+/* Each assumed value with its range, and what its description says of it. Returns the y below the last. */
+static double put_guesses(const kvr_roofline *r, FILE *f, double size) {
   char text[700], range[80];
-  double y = 84, all = assumed_count(r), shown = 0;
-  FILE *f;
-  kv_status st = kvr_job_open(r->job, "assumed-labels.gp", &f, err);
-  if (st) return st;
+  double y = 84, all = assumed_count(r), shown = 0, pitch = 1.45 * size;
   for (uint64_t i = 0; i < r->gpu_row.n; i++) {
     if (!assumed(r, i)) continue;
-    y += PITCH + 1;
-    if (y + 2 * PITCH > BOTTOM && shown + 1 < all) {
+    y += 1.15 * pitch;
+    if (f && y + 3 * pitch > BOTTOM && shown + 1 < all) {
       (void)snprintf(text, sizeof text, "and %.0f more: see /gpu of the dataset", all - shown);
       put_line(f, 36, y, KVR_PAGE_WIDTH - 72, true, "#333333", text);
       break;
@@ -234,12 +261,23 @@ kv_status kvr_put_assumed(const kvr_roofline *r, kv_error *err) {
     const char *unit = strcmp(kvr_word_at(&r->gpu_unit, i), "1") ? kvr_word_at(&r->gpu_unit, i) : "";
     (void)snprintf(text, sizeof text, "%.60s = %.60s%s%s%.20s: %.400s", kvr_word_at(&r->gpu_row, i), kvr_word_at(&r->gpu_value, i), range,
                    *unit ? " " : "", unit, kvr_word_at(&r->gpu_source, i));
-    y = put_lines(f, y, text);
+    y = put_lines(f, y, size, text);
     shown++;
   }
+  return y;
+}
+
+kv_status kvr_put_assumed(const kvr_roofline *r, kv_error *err) {
+  static const double sizes[] = {11, 10, 9.2, 8.5};
+  size_t s = 0;
+  FILE *f;
+  kv_status st = kvr_job_open(r->job, "assumed-labels.gp", &f, err);
+  if (st) return st;
+  while (s + 1 < sizeof sizes / sizeof *sizes && put_guesses(r, NULL, sizes[s]) > BOTTOM) s++;
+  (void)put_guesses(r, f, sizes[s]);
   kvr_put_finding(r->job, "FIND_ASSUMED",
                   "%s guesses: nobody has published these. Each with its range in brackets and its reason.",
-                  kvr_count(all).text);
+                  kvr_count(assumed_count(r)).text);
   return kvr_job_close(r->job, &f, err);
 }
 
@@ -251,15 +289,11 @@ kv_status kvr_put_ceilings(const kvr_roofline *r, kv_error *err) {
   unsigned assumptions = 0;
   kv_status st = kvr_job_open(r->job, "ceiling-labels.gp", &f, err);
   if (st) return st;
-  if (r->ceilings.rows) put_ceiling_row(f, y, head, true);
+  if (r->ceilings.rows) (void)put_ceiling_row(f, y, head, true, 1);
   uint64_t shown = r->ceilings.rows < TABLE_ROWS ? r->ceilings.rows : TABLE_ROWS;
-  for (uint64_t i = 0; i < shown; i++) {
-    const char *unit = kvr_word_at(&r->unit, i);
-    kvr_word value = kvr_si(r->ceilings.value[0][i], *unit == '1' ? unit + 1 : unit); /* 4.16 T/s, not T1/s */
-    const char *const cell[5] = {kvr_word_at(&r->ceiling, i), kvr_word_at(&r->scope, i), value.text,
-                                 kvr_word_at(&r->kind, i), kvr_word_at(&r->source, i)};
-    put_ceiling_row(f, y += 15.5, cell, false);
-  }
+  size_t lines = SOURCE_LINES;
+  while (lines > 1 && put_ceiling_rows(r, NULL, y, shown, lines) > BOTTOM) lines--;
+  (void)put_ceiling_rows(r, f, y, shown, lines);
   for (uint64_t i = 0; i < r->ceilings.rows; i++) assumptions += !strcmp(kvr_word_at(&r->kind, i), "assumed");
   if (assumptions)
     (void)snprintf(guesses, sizeof guesses, "%u of them %s assumed: a guess, with its reason under source.",

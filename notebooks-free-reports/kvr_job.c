@@ -1,7 +1,9 @@
 #include "kvr_job.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kvr_text.h"
@@ -9,6 +11,7 @@
 #define LEFT 36.0                        /* pt from the page's edge */
 #define WIDE (KVR_PAGE_WIDTH - 2 * LEFT) /* pt that a line may take */
 #define KEYS 128.0                       /* pt of the column of keys */
+#define MARK_WIDE 290.0                  /* pt that the footer's mark may take */
 #define FOOTER 40.0                      /* pt kept free at the bottom */
 
 kv_status kvr_job_open(const kvr_job *job, const char *file, FILE **f, kv_error *err) {
@@ -47,6 +50,14 @@ void kvr_put_finding(const kvr_job *job, const char *variable, const char *forma
   kvr_put_text(job->vars, variable, lines);
 }
 
+/* A mark that is too wide goes without the driver, which the first page has. */
+static const char *fitting_mark(const char *mark, char text[900]) {
+  const char *driver = strstr(mark, ", driver "), *after = driver ? strstr(driver + 2, ", ") : NULL;
+  if (kvr_width(mark, 8.5, true) <= MARK_WIDE || !after) return mark;
+  (void)snprintf(text, 900, "%.*s%.400s", (int)(driver - mark), mark, after);
+  return text;
+}
+
 kv_status kvr_put_footer(const kvr_job *job, const char *gpu, const char *mark, kv_error *err) {
   char creator[128], version[128], host[256], when[64], foot[900], line[1000];
   kv_status st = kvr_text_attribute(&job->src, "creator", creator, sizeof creator, err);
@@ -54,7 +65,7 @@ kv_status kvr_put_footer(const kvr_job *job, const char *gpu, const char *mark, 
   if (!st) st = kvr_text_attribute(&job->src, "host", host, sizeof host, err);
   if (!st) st = kvr_text_attribute(&job->src, "file_time", when, sizeof when, err);
   if (st) return st;
-  (void)kvr_wrap(mark, 8.5, true, 290, 1, line, sizeof line);
+  (void)kvr_wrap(fitting_mark(mark, foot), 8.5, true, MARK_WIDE, 1, line, sizeof line);
   kvr_put_text(job->vars, "MARK", line);
   double left = WIDE - kvr_width(line, 8.5, true) - 50; /* 50 pt: the page's number and a gap */
   (void)snprintf(foot, sizeof foot, "%.120s  ·  %.60s  ·  %.60s %.60s  ·  host %.60s%s%.60s", job->name,
@@ -75,6 +86,93 @@ void kvr_cover_row(kvr_cover *cover, const char *key, const char *format, ...) {
   if (!*value) strcpy(value, "not recorded");
   (void)snprintf(cover->row[cover->rows].key, sizeof cover->row[0].key, "%s", key);
   cover->rows++;
+}
+
+/* ---- programs ---- */
+
+static const char *origin_of(const char *program) {
+  const char *comma = strstr(program, ", ");
+  return comma ? comma + 2 : "";
+}
+
+static bool is_program(const kvr_program *p) {
+  return *p->program && strncmp(p->program, "no program", 10) != 0;
+}
+
+/* The first entry of the list that is alike: of one origin, and of one kernel where `kernel` is set. */
+static bool is_first(const kvr_program *list, size_t i, bool kernel) {
+  for (size_t k = 0; k < i; k++)
+    if (is_program(&list[k]) && !strcmp(origin_of(list[k].program), origin_of(list[i].program)) &&
+        (!kernel || !strcmp(list[k].kernel, list[i].kernel)))
+      return false;
+  return is_program(&list[i]);
+}
+
+/* " or split_verify_5": the programs of entry i's kernel and origin, each once. */
+static size_t put_programs_of(const kvr_program *list, size_t n, size_t i, char *text, size_t size) {
+  size_t at = 0;
+  const char *before = " by ";
+  for (size_t k = i; k < n; k++) {
+    bool alike = is_program(&list[k]) && !strcmp(list[k].kernel, list[i].kernel) &&
+                 !strcmp(origin_of(list[k].program), origin_of(list[i].program));
+    for (size_t j = i; alike && j < k; j++)
+      alike = strcmp(list[j].kernel, list[k].kernel) != 0 || strcmp(list[j].program, list[k].program) != 0;
+    if (!alike || at + 80 >= size) continue;
+    at += (size_t)snprintf(text + at, size - at, "%s%.*s", before, (int)strcspn(list[k].program, ","), list[k].program);
+    before = " or ";
+  }
+  return at;
+}
+
+void kvr_cover_programs(kvr_cover *c, const kvr_program *list, size_t n) {
+  char text[1100] = "";
+  size_t at = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (!is_first(list, i, false)) continue;
+    const char *origin = origin_of(list[i].program), *before = at ? "; " : "";
+    for (size_t k = i; k < n && at + 300 < sizeof text; k++) {
+      if (!is_first(list, k, true) || strcmp(origin_of(list[k].program), origin) != 0) continue;
+      at += (size_t)snprintf(text + at, sizeof text - at, "%s%.60s", before, list[k].kernel);
+      at += put_programs_of(list, n, k, text + at, sizeof text - at - 100);
+      before = ", ";
+    }
+    if (*origin && at + 100 < sizeof text) at += (size_t)snprintf(text + at, sizeof text - at, " (%.80s)", origin);
+  }
+  if (*text) kvr_cover_row(c, "Modelled", "%s", text);
+}
+
+/* ---- prices ---- */
+
+/* "h200_sxm: modelled: ...; sm_120: ...", or one text where all GPUs have the same; `model` where the file tells no more. */
+static kv_status memory_models(const kvr_source *src, const char *model, char *text, size_t size, kv_error *err) {
+  char *key = NULL, *words = NULL;
+  size_t key_width, width, at = 0;
+  uint64_t n = 0, m = 0;
+  (void)snprintf(text, size, "%s", model);
+  if (H5Lexists(src->file, "gpus", H5P_DEFAULT) <= 0 || H5Lexists(src->file, "gpus/memory_model", H5P_DEFAULT) <= 0) return KV_OK;
+  kv_status st = kvr_strings(src, "gpus/key", UINT64_MAX, &key, &key_width, &n, err);
+  if (!st) st = kvr_strings(src, "gpus/memory_model", n, &words, &width, &m, err);
+  bool differ = false;
+  for (uint64_t i = 1; !st && i < m; i++) differ |= strcmp(words, words + i * width) != 0;
+  for (uint64_t i = 0; !st && differ && i < m && at + 500 < size; i++)
+    at += (size_t)snprintf(text + at, size - at, "%s%.47s: %.430s", at ? "; " : "", key + i * key_width, words + i * width);
+  free(key);
+  free(words);
+  return st;
+}
+
+kv_status kvr_cover_prices(const kvr_job *job, kvr_cover *c, kv_error *err) {
+  char model[512] = "", source[256] = "", text[1900];
+  double seconds = NAN;
+  kv_status st = kvr_text_attribute(&job->src, "memory_model", model, sizeof model, err);
+  if (!st) st = kvr_text_attribute(&job->src, "token_source", source, sizeof source, err);
+  if (!st) st = kvr_number_attribute(&job->src, "token_seconds", &seconds, err);
+  if (!st) st = memory_models(&job->src, model, text, sizeof text, err);
+  if (st) return st;
+  kvr_cover_row(c, "Cost of scatter", "%s", text);
+  if (isfinite(seconds)) kvr_cover_row(c, "A token again", "%s to compute (%s)", kvr_time(seconds).text, *source ? source : "source not recorded");
+  else kvr_cover_row(c, "A token again", "%s", source);
+  return KV_OK;
 }
 
 /* One set of sizes for the page. */
@@ -120,7 +218,7 @@ static bool verdict_fits(const kvr_cover *c, const cover_sizes *s) {
 }
 
 static void lay_rows(const kvr_cover *c, const cover_sizes *s, cover_pen *pen) {
-  char lines[1400];
+  char lines[2400];
   for (size_t i = 0; i < c->rows; i++) {
     cover_pen key = *pen;
     if (i % 2 == 0) { /* a light band on every second row guides the eye */
@@ -164,6 +262,32 @@ static double lay_cover(const kvr_cover *c, const cover_sizes *s, FILE *f) {
   return pen.y;
 }
 
+static bool rows_fit(const kvr_cover *c, const cover_sizes *s) {
+  char lines[2400];
+  for (size_t i = 0; i < c->rows; i++)
+    if (kvr_wrap(c->row[i].value, s->row, false, WIDE - KEYS - 8, 99, lines, sizeof lines) > s->row_lines) return false;
+  return true;
+}
+
+/* From size `first` on the first that shows every row whole, in as many lines as the page has room for, while it can be read
+ * with ease; else size `first` with as much as there is room for. */
+static cover_sizes with_whole_rows(const kvr_cover *c, const cover_sizes *sizes, size_t first, size_t last) {
+  cover_sizes best = sizes[first];
+  for (size_t i = first; i <= last && (i == first || sizes[i].row >= 9); i++) {
+    cover_sizes s = sizes[i];
+    while (!rows_fit(c, &s) && s.row_lines < 12) {
+      s.row_lines++;
+      if (lay_cover(c, &s, NULL) > KVR_PAGE_HEIGHT - FOOTER) {
+        s.row_lines--;
+        break;
+      }
+    }
+    if (rows_fit(c, &s)) return s;
+    if (i == first) best = s;
+  }
+  return best;
+}
+
 kv_status kvr_cover_write(const kvr_job *job, const kvr_cover *cover, kv_error *err) {
   static const cover_sizes sizes[] = {{24, 13, 11.5, 4, 3}, {21, 12.5, 11, 5, 3}, {18, 12, 10, 6, 3},
                                       {16, 11, 9, 7, 3},    {14, 10, 8.5, 10, 2}, {12, 9, 8, 15, 2},
@@ -174,8 +298,9 @@ kv_status kvr_cover_write(const kvr_job *job, const kvr_cover *cover, kv_error *
   while (i < last &&
          (!verdict_fits(cover, &sizes[i]) || lay_cover(cover, &sizes[i], NULL) > KVR_PAGE_HEIGHT - FOOTER))
     i++;
+  const cover_sizes used = with_whole_rows(cover, sizes, i, last);
   kv_status st = kvr_job_open(job, "cover-labels.gp", &f, err);
   if (st) return st;
-  (void)lay_cover(cover, &sizes[i], f);
+  (void)lay_cover(cover, &used, f);
   return kvr_job_close(job, &f, err);
 }

@@ -36,7 +36,7 @@ typedef struct kvr_cover {
   char problem[1024];
   size_t rows;
   struct {
-    char key[40], value[1200];
+    char key[40], value[2000];
   } row[KVR_COVER_ROWS];
 } kvr_cover;
 
@@ -44,6 +44,15 @@ typedef struct kvr_cover {
  */
 void kvr_cover_row(kvr_cover *cover, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* What stands behind a modelled time: "extend_serial" and "extend_serial_32x64, nvcc's machine code for sm_90". */
+typedef struct kvr_program {
+  const char *kernel, *program;
+} kvr_program;
+/* The row "Modelled": kernels with their programs, those of one origin together; nothing without programs. */
+void kvr_cover_programs(kvr_cover *cover, const kvr_program *list, size_t n);
+/* Rows of a priced dataset (kvwhatif-1, kvsweep-1): what scatter costs on each GPU, by /gpus/memory_model, and what computing
+ * a token again does. */
+kv_status kvr_cover_prices(const kvr_job *job, kvr_cover *cover, kv_error *err);
 /* Lays the page out into cover-labels.gp: sizes shrink until it fits. */
 kv_status kvr_cover_write(const kvr_job *job, const kvr_cover *cover, kv_error *err);
 

@@ -55,6 +55,26 @@ static kv_status open_model(kvr_job *job, const char *const *columns, size_t n, 
   return st;
 }
 
+/* The programs that the times were made of, each once, where the file tells them. */
+static kv_status cover_programs(const model *m, kvr_cover *c, kv_error *err) {
+  enum { MOST = 48 };
+  kvr_program list[MOST];
+  size_t n = 0, width = 0;
+  uint64_t rows = 0;
+  char *program = NULL;
+  if (H5Lexists(m->job->src.file, "points/program", H5P_DEFAULT) <= 0) return KV_OK;
+  kv_status st = kvr_strings(&m->job->src, "points/program", m->n, &program, &width, &rows, err);
+  for (uint64_t i = 0; !st && i < rows && n < MOST; i++) {
+    const kvr_program p = {kernel_of(m, i), program + i * width};
+    bool had = false;
+    for (size_t k = 0; k < n; k++) had |= !strcmp(list[k].kernel, p.kernel) && !strcmp(list[k].program, p.program);
+    if (!had) list[n++] = p;
+  }
+  if (!st) kvr_cover_programs(c, list, n);
+  free(program);
+  return st;
+}
+
 static void close_model(model *m) {
   kvr_table_close(&m->points);
   free(m->kernel);
@@ -212,7 +232,7 @@ kv_status kvr_export_step(kvr_job *job, kv_error *err) {
                                         {"roofline-step.gp", "step-4"}};
   model m;
   double layers = NAN, accepted = NAN;
-  char rest[512] = "";
+  char rest[512] = "", calibration[256] = "";
   kvr_cover *c = calloc(1, sizeof *c);
   job->pages = pages;
   kv_status st =
@@ -226,11 +246,15 @@ kv_status kvr_export_step(kvr_job *job, kv_error *err) {
   if (!st) st = kvr_text_attribute(&job->src, "rest_source", rest, sizeof rest, err);
   if (!st) st = put_step(&m, c, err);
   c->kind = "A DECODE STEP  ·  roofline step";
-  (void)snprintf(c->title, sizeof c->title, "%.0f layers, %g tokens accepted a step", layers, accepted);
+  (void)snprintf(c->title, sizeof c->title, "%.0f layers, %g token%s accepted a step", layers, accepted, accepted == 1 ? "" : "s");
   (void)snprintf(
       c->problem, sizeof c->problem,
       "How much of a decode step is verify attention, and what would a better kernel make of the step?");
   kvr_cover_row(c, "Rest of the step", "%s", rest);
+  if (!st) st = cover_programs(&m, c, err);
+  if (!st) st = kvr_text_attribute(&job->src, "calibration", calibration, sizeof calibration, err);
+  if (*calibration) kvr_cover_row(c, "Calibration", "%s", strcmp(calibration, "none") ? calibration : "none: ceilings and latencies as published");
+  kvr_cover_row(c, "Not measured", "attention: no kernel was run, its times are modelled");
   if (!st) st = finish(&m, c, false, err);
   free(of_step.name);
   close_model(&m);
@@ -440,6 +464,7 @@ kv_status kvr_export_validate(kvr_job *job, kv_error *err) {
   (void)snprintf(
       c->problem, sizeof c->problem,
       "How far can the model's times be trusted? No value of it was fitted to an attention kernel.");
+  if (!st) st = cover_programs(&m, c, err);
   kvr_cover_row(c, "Calibration", "%s", calibration);
   if (*measured) kvr_cover_row(c, "Measured points", "%s", measured);
   if (!st) {

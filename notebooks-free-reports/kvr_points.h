@@ -73,10 +73,11 @@ typedef struct kvr_roof {
 
 typedef struct kvr_roofline {
   const kvr_job *job;
-  char gpu[128], gpu_name[256], status[512], dtype[64], layout_source[512], verdict[2048];
+  char gpu[128], gpu_name[256], status[512], dtype[64], layout_source[512], verdict[2048], calibration[256],
+      memory_model[512];
   double heads, queries, latent, rope, row_bytes, batch, layers;
   kvr_table points, ceilings, ranges; /* ranges: low and high of /gpu; rows 0 where the file has none */
-  kvr_words t3_source;                /* by layout; n 0 where the file has none */
+  kvr_words t3_source, program;       /* by layout, by kernel; n 0 where the file has none */
   kvr_words kernel, layout, resource, ceiling, scope, unit, kind, source, gpu_row, gpu_value, gpu_unit,
       gpu_kind, gpu_source;
   kvr_table bound, read; /* time_at_least; useful_kv_bytes; rows 0 where the file has none */

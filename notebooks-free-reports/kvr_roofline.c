@@ -116,7 +116,9 @@ static kv_status read_attributes(kvr_roofline *r, kv_error *err) {
                {"status", r->status, sizeof r->status},
                {"dtype", r->dtype, sizeof r->dtype},
                {"layout_source", r->layout_source, sizeof r->layout_source},
-               {"verdict", r->verdict, sizeof r->verdict}};
+               {"verdict", r->verdict, sizeof r->verdict},
+               {"calibration", r->calibration, sizeof r->calibration},
+               {"memory_model", r->memory_model, sizeof r->memory_model}};
   const struct {
     const char *name;
     double *value;
@@ -152,6 +154,8 @@ static kv_status read_words(kvr_roofline *r, kv_error *err) {
   if (!st && H5Lexists(r->job->src.file, "layouts/t3_source", H5P_DEFAULT) > 0)
     st = kvr_strings(&r->job->src, "layouts/t3_source", r->layout.n, &r->t3_source.text, &r->t3_source.width,
                      &r->t3_source.n, err);
+  if (!st && H5Lexists(r->job->src.file, "kernels/program", H5P_DEFAULT) > 0)
+    st = kvr_strings(&r->job->src, "kernels/program", r->kernel.n, &r->program.text, &r->program.width, &r->program.n, err);
   if (!st && (r->gpu_row.n != r->gpu_value.n || r->gpu_row.n != r->gpu_unit.n ||
               r->gpu_row.n != r->gpu_kind.n || r->gpu_row.n != r->gpu_source.n))
     st = kv_fail(err, KV_ERR_INPUT, "%s: the datasets of '/gpu' differ in length", r->job->src.path);
@@ -247,7 +251,8 @@ static kv_status check_indices(const kvr_roofline *r, kv_error *err) {
 static void close_roofline(kvr_roofline *r) {
   kvr_words *all[] = {&r->kernel,   &r->layout,   &r->resource,   &r->ceiling,  &r->scope,
                       &r->unit,     &r->kind,     &r->source,     &r->gpu_row,  &r->gpu_value,
-                      &r->gpu_unit, &r->gpu_kind, &r->gpu_source, &r->t3_source};
+                      &r->gpu_unit, &r->gpu_kind, &r->gpu_source, &r->t3_source,
+                      &r->program};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->text);
   free(r->order);
   free(r->variant_of);
@@ -676,7 +681,7 @@ static void find_ridge(const kvr_roofline *r) {
 
 static void cover_counts(const kvr_roofline *r, kvr_cover *c) {
   uint64_t measured = 0, modelled = 0, bounded = 0, neither = 0;
-  char bounds[80] = "", names[600];
+  char bounds[80] = "";
   for (uint64_t i = 0; i < r->points.rows; i++) {
     bool m = isfinite(kvr_at(r, R_MEASURED, i)), t = isfinite(kvr_at(r, R_TIME, i));
     measured += m;
@@ -689,8 +694,6 @@ static void cover_counts(const kvr_roofline *r, kvr_cover *c) {
   kvr_cover_row(c, "Points", "%s: %s with a measured time, %s with a modelled one%s, %s with a floor only",
                 kvr_count((double)r->points.rows).text, kvr_count((double)measured).text,
                 kvr_count((double)modelled).text, bounds, kvr_count((double)neither).text);
-  if (*kvr_bounded(r, names, sizeof names))
-    kvr_cover_row(c, "No time of", "%s: bounds only, which are no prediction", names);
 }
 
 /* The source, and the layouts that points really have. */
@@ -743,13 +746,51 @@ static void cover_not_measured(const kvr_roofline *r, kvr_cover *c) {
                                 : "the steps between floor and time: a model has to name them");
 }
 
+/* What kernel k has: a measured time, a modelled one, a bound. */
+typedef struct had {
+  bool measured, modelled, bound;
+} had;
+
+static had had_of(const kvr_roofline *r, uint64_t k) {
+  had h = {false, false, false};
+  for (uint64_t i = 0; i < r->points.rows; i++) {
+    if (kvr_at(r, R_KERNEL, i) != (double)k) continue;
+    h.measured |= isfinite(kvr_at(r, R_MEASURED, i));
+    h.modelled |= isfinite(kvr_at(r, R_TIME, i));
+    h.bound |= isfinite(kvr_bound(r, i));
+  }
+  return h;
+}
+
+/* Which kernels were run, and which have a modelled time or neither. A file that knows programs tells the modelled ones by
+ * these. */
 static void cover_kernels(const kvr_roofline *r, kvr_cover *c) {
-  char text[1000] = "";
-  size_t at = 0;
-  for (uint64_t k = 0; k < r->kernel.n && at + 80 < sizeof text; k++)
-    at +=
-        (size_t)snprintf(text + at, sizeof text - at, "%s%.60s", at ? ", " : "", kvr_word_at(&r->kernel, k));
-  kvr_cover_row(c, "Kernels", "%s", text);
+  char run[1000] = "", modelled[1000] = "", none[1000] = "";
+  for (uint64_t k = 0; k < r->kernel.n; k++) {
+    const had h = had_of(r, k);
+    const char *name = kvr_word_at(&r->kernel, k);
+    size_t at[3] = {strlen(run), strlen(modelled), strlen(none)};
+    if (h.measured) (void)snprintf(run + at[0], sizeof run - at[0], "%s%.60s", at[0] ? ", " : "", name);
+    if (h.modelled) (void)snprintf(modelled + at[1], sizeof modelled - at[1], "%s%.60s", at[1] ? ", " : "", name);
+    if (!h.measured && !h.modelled)
+      (void)snprintf(none + at[2], sizeof none - at[2], "%s%.60s: %s", at[2] ? "; " : "", name,
+                     h.bound ? "bounds only, which are no prediction" : "a floor only");
+  }
+  kvr_cover_row(c, "Kernels run", "%s", *run ? run : "none");
+  if (*modelled && !r->program.n) kvr_cover_row(c, "Modelled", "%s", modelled);
+  if (*none) kvr_cover_row(c, "No time", "%s", none);
+}
+
+/* What is behind the modelled times and the ceilings. */
+static void cover_sources(const kvr_roofline *r, kvr_cover *c) {
+  kvr_program list[KVR_KERNELS];
+  size_t n = 0;
+  for (uint64_t k = 0; k < r->program.n && n < KVR_KERNELS; k++)
+    list[n++] = (kvr_program){kvr_word_at(&r->kernel, k), kvr_word_at(&r->program, k)};
+  kvr_cover_programs(c, list, n);
+  if (!strcmp(r->calibration, "none")) kvr_cover_row(c, "Calibration", "none: ceilings and latencies as published");
+  else if (*r->calibration) kvr_cover_row(c, "Calibration", "%s", r->calibration);
+  if (*r->memory_model) kvr_cover_row(c, "Memory model", "%s", r->memory_model);
 }
 
 static void cover_roofs(const kvr_roofline *r, kvr_cover *c) {
@@ -813,6 +854,7 @@ static kv_status write_cover(const kvr_roofline *r, kv_error *err) {
   if (!st) st = cover_device(r, c, err);
   cover_roofs(r, c);
   cover_kernels(r, c);
+  cover_sources(r, c);
   cover_counts(r, c);
   cover_layouts(r, c);
   cover_scatter(r, c);

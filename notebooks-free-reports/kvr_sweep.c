@@ -33,7 +33,7 @@ typedef struct setting {
 
 typedef struct sweep {
   const kvr_job *job;
-  char trace[256], sha[80], origin[512], memory_model[512], token_source[256], verdict[2048];
+  char trace[256], sha[80], origin[512], verdict[2048];
   double row_bytes, layers, effect;
   kvr_table policies, costs, trace_column;
   words name, gpu, verdicts, traces, trace_sha, trace_origin; /* the last two: n 0 where the file has none */
@@ -91,8 +91,6 @@ static kv_status read_sweep(sweep *s, kv_error *err) {
   } texts[] = {{"trace", s->trace, sizeof s->trace},
                {"trace_sha256", s->sha, sizeof s->sha},
                {"trace_origin", s->origin, sizeof s->origin},
-               {"memory_model", s->memory_model, sizeof s->memory_model},
-               {"token_source", s->token_source, sizeof s->token_source},
                {"verdict", s->verdict, sizeof s->verdict}};
   kv_status st = KV_OK;
   for (size_t i = 0; i < sizeof texts / sizeof *texts && !st; i++)
@@ -444,9 +442,9 @@ static kv_status write_cover(const sweep *s, kv_error *err) {
   else (void)snprintf(c->title, sizeof c->title, "%s", *s->trace ? s->trace : s->traces.n ? word_at(&s->traces, 0) : "trace not recorded");
   memcpy(c->verdict, s->verdict, sizeof c->verdict);
   (void)snprintf(c->problem, sizeof c->problem,
-                 "The recorded schedule under %zu policies and %zu %s, priced for rows of %s in %.0f layers on %s GPUs. A policy that "
+                 "The recorded schedule under %zu policies and %zu %s, priced for rows of %s in %.0f layers on %s GPU%s. A policy that "
                  "gains less than %g %% of the reading time has no effect.",
-                 s->rows, s->columns, s->traces.n > 1 ? "pairs of trace and pool size" : "pool sizes", kvr_bytes(s->row_bytes).text, s->layers, kvr_count((double)s->gpu.n).text, 100 * s->effect);
+                 s->rows, s->columns, s->traces.n > 1 ? "pairs of trace and pool size" : "pool sizes", kvr_bytes(s->row_bytes).text, s->layers, kvr_count((double)s->gpu.n).text, s->gpu.n == 1 ? "" : "s", 100 * s->effect);
   cover_traces(s, c);
   kvr_cover_row(c, "Simulations", "%s%s", kvr_count((double)s->policies.rows).text,
                 s->left_out ? "; not all of them fit the pages, all are in the dataset" : "");
@@ -458,8 +456,7 @@ static kv_status write_cover(const sweep *s, kv_error *err) {
   for (uint64_t k = at = 0; k < s->gpu.n && at + 110 < sizeof text; k++)
     at += (size_t)snprintf(text + at, sizeof text - at, "%s%.100s", at ? ", " : "", word_at(&s->gpu, k));
   kvr_cover_row(c, "GPUs", "%s", at ? text : "none");
-  kvr_cover_row(c, "Memory model", "%s", s->memory_model);
-  kvr_cover_row(c, "Time of a token", "%s", s->token_source);
+  if (!st) st = kvr_cover_prices(s->job, c, err);
   kvr_cover_row(c, "Not measured", "no kernel was run: times are modelled, of kernels at the memory roof");
   kvr_cover_row(c, "Made by", "%s", history);
   if (!st) st = kvr_cover_write(s->job, c, err);

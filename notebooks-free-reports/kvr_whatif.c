@@ -2,8 +2,10 @@
  *
  *   policies.tsv  a row a policy: row, name, mean run, mean run of the baseline, then text: lost, dropped and computed
  *                 again, copied, net, verdict
- *   costs.tsv     a block a GPU, a row a policy: cost (s), saved (s), names, class (1 pays, 2 does not, 3 bound, 4 gains less
- *                 than an effect), where names stand; what a log axis cannot show stands on its edge
+ *   costs.tsv     a block a GPU, a row a policy: cost (s), saved (s), class (1 pays, 2 does not, 3 bound, 4 gains less than an
+ *                 effect); what a log axis cannot show stands on its edge
+ *   cost-names.tsv  a block a GPU, a row a group of neighbours: where its names stand (share of the panel's width and height),
+ *                 names, 1 where they end there
  *   over.tsv      a block a policy drawn: step, mean run, waste (% of the pool)
  *   lengths.tsv   a block a policy drawn: run length, share of rows in runs up to it (%)
  *   strips.tsv    row, name: the policies that place rows
@@ -56,7 +58,7 @@ typedef struct words {
 
 typedef struct whatif {
   const kvr_job *job;
-  char trace[256], sha[80], origin[512], allocator[64], memory_model[512], token_source[256], verdict[2048];
+  char trace[256], sha[80], origin[512], allocator[64], verdict[2048];
   double pool, row_bytes, layers, effect, heads, queries;
   kvr_table policies, costs;
   words name, gpu, verdicts;
@@ -85,8 +87,6 @@ static kv_status read_whatif(whatif *w, kv_error *err) {
                {"trace_sha256", w->sha, sizeof w->sha},
                {"trace_origin", w->origin, sizeof w->origin},
                {"allocator", w->allocator, sizeof w->allocator},
-               {"memory_model", w->memory_model, sizeof w->memory_model},
-               {"token_source", w->token_source, sizeof w->token_source},
                {"verdict", w->verdict, sizeof w->verdict}};
   const struct {
     const char *name;
@@ -238,7 +238,7 @@ static bool close_by(const whatif *w, uint64_t a, uint64_t b, const edges *e) {
   double tall = log10(e->high / e->low) + 2;
   return cost(w, C_GPU, a) == cost(w, C_GPU, b) && (cost_class(w, a) == 3) == (cost_class(w, b) == 3) &&
          fabs(log10(y_of(w, a, e) / y_of(w, b, e))) < tall / 28 &&
-         fabs(log10(x_of(w, a, e) / x_of(w, b, e))) < tall / 6 * (double)w->gpu.n;
+         fabs(log10(x_of(w, a, e) / x_of(w, b, e))) < tall / 8 * fmax(1, (double)w->gpu.n / 2);
 }
 
 /* The first of a group of neighbouring points carries the names of all. */
@@ -249,34 +249,126 @@ static bool leads(const whatif *w, uint64_t c, uint64_t g, const edges *e) {
 }
 
 static void name_group(const whatif *w, uint64_t c, uint64_t g, const edges *e, char *text, size_t size) {
-  size_t at = 0, n = 0, most = w->gpu.n > 1 ? 2 : 4;
+  size_t at = 0, n = 0, most = w->gpu.n > 2 ? 1 : w->gpu.n > 1 ? 2 : 4;
   text[0] = '\0';
   for (uint64_t o = c; o < w->costs.rows; o++)
     if (on_plot(w, o, g) && close_by(w, c, o, e) && n++ < most && at + 50 < size)
       at += (size_t)snprintf(text + at, size - at, "%s%.40s", at ? ", " : "", word_at(&w->name, (uint64_t)cost(w, C_POLICY, o)));
-  if (n > most) (void)snprintf(text + at, size - at, " and %zu more", n - most);
+  if (n > most) (void)snprintf(text + at, size - at, w->gpu.n > 2 ? " +%zu" : " and %zu more", n - most);
 }
 
-static void cost_row(const whatif *w, FILE *f, uint64_t c, uint64_t g, const edges *e) {
-  char names[300] = "";
-  if (leads(w, c, g, e)) name_group(w, c, g, e, names, sizeof names);
-  double right = x_of(w, c, e); /* the group's last point: the names stand beyond it */
-  for (uint64_t o = c; o < w->costs.rows; o++)
-    if (on_plot(w, o, g) && close_by(w, c, o, e)) right = fmax(right, x_of(w, o, e));
+/* ---- where the names stand: inside the panel, on no mark and on no other name ---- */
+
+enum { MOST_BOXES = 160 };
+typedef struct box {
+  double x0, x1, y0, y1; /* pt from the panel's lower left */
+} box;
+typedef struct panel {
+  double low, decades, wide, tall; /* both axes begin at low */
+  box taken[MOST_BOXES];
+  size_t n;
+} panel;
+
+static void take(panel *p, box b) {
+  if (p->n < MOST_BOXES) p->taken[p->n++] = b;
+}
+
+/* `line`: the line of break-even is no place either. */
+static bool is_free(const panel *p, const box *b, bool line) {
+  if (b->x0 < 0 || b->x1 > p->wide || b->y0 < 0 || b->y1 > p->tall) return false;
+  if (line && b->x0 / p->wide < b->y1 / p->tall && b->x1 / p->wide > b->y0 / p->tall) return false;
+  for (size_t i = 0; i < p->n; i++) {
+    const box *t = &p->taken[i];
+    if (b->x0 < t->x1 && b->x1 > t->x0 && b->y0 < t->y1 && b->y1 > t->y0) return false;
+  }
+  return true;
+}
+
+static double point_of(const panel *p, double v, double size) {
+  return log10(v / p->low) / p->decades * size;
+}
+
+static panel panel_of(uint64_t gpus, const edges *e) {
+  const double high = pow(10, ceil(log10(e->high * 6) - 1e-9)), share = (0.862 - 0.04 * (double)(gpus - 1)) / (double)gpus;
+  panel p = {.low = e->low / 5, .decades = log10(high / (e->low / 5)), .wide = share * KVR_PAGE_WIDTH, .tall = 0.635 * KVR_PAGE_HEIGHT};
+  const double y = (gpus > 2 ? 0.56 : 0.78) * p.tall;
+  take(&p, (box){0.99 * p.wide - 66, p.wide, y - 8, y + 8}); /* "break-even" */
+  return p;
+}
+
+/* Right of the group, left of it, amid it, then the same further up and down; off the line where that is near. *left: the names end
+ * at *x. */
+static void place_names(panel *p, const char *names, double from, double to, double y, double *x, double *at, bool *left) {
+  enum { PLACES = 3, NEAR = 5 * PLACES, FAR = 17 * PLACES };
+  const double wide = kvr_width(names, 9, false) + 2, half = 6, away = 7, first = point_of(p, from, p->wide),
+               last = point_of(p, to, p->wide);
+  for (int t = 0; t < NEAR + FAR; t++) {
+    const int k = t < NEAR ? t : t - NEAR, step = k / PLACES;
+    double shift = (double)((step + 1) / 2) * 6.5 * (step % 2 ? 1 : -1);
+    *left = k % PLACES == 1;
+    *x = k % PLACES == 0 ? last + away : *left ? first - away : fmax(2, fmin((first + last - wide) / 2, p->wide - wide - 2));
+    *at = point_of(p, y, p->tall) + shift;
+    const box b = {*left ? *x - wide : *x, *left ? *x : *x + wide, *at - half, *at + half};
+    if (!is_free(p, &b, t < NEAR)) continue;
+    take(p, b);
+    return;
+  }
+  *left = true; /* nowhere: at the panel's edge, over whatever is there */
+  *x = p->wide;
+  *at = point_of(p, y, p->tall);
+}
+
+/* The group that row c leads: its names and where they stand. */
+static void put_group(const whatif *w, FILE *f, uint64_t c, uint64_t g, const edges *e, panel *p) {
+  char names[300];
+  double from = x_of(w, c, e), to = from, x, y;
+  bool left;
+  name_group(w, c, g, e, names, sizeof names);
+  for (uint64_t o = c; o < w->costs.rows; o++) {
+    if (!on_plot(w, o, g) || !close_by(w, c, o, e)) continue;
+    from = fmin(from, x_of(w, o, e));
+    to = fmax(to, x_of(w, o, e));
+  }
+  place_names(p, names, from, to, y_of(w, c, e), &x, &y, &left);
+  kvr_put_cell(f, x / p->wide);
+  kvr_put_cell(f, y / p->tall);
+  kvr_put_word(f, names);
+  kvr_put_cell(f, left);
+  fputc('\n', f);
+}
+
+/* A block of names a GPU: share of the panel's width and height, names, 1 where they end there. */
+static void put_cost_names(const whatif *w, FILE *f, uint64_t gpus, uint64_t g, const edges *e) {
+  panel p = panel_of(gpus, e);
+  bool any = false;
+  for (uint64_t c = 0; c < w->costs.rows; c++) {
+    if (!on_plot(w, c, g)) continue;
+    double x = point_of(&p, x_of(w, c, e), p.wide), y = point_of(&p, y_of(w, c, e), p.tall);
+    take(&p, (box){x - 4.5, x + 4.5, y - 4.5, y + 4.5});
+  }
+  for (uint64_t c = 0; c < w->costs.rows; c++) {
+    if (!on_plot(w, c, g) || !leads(w, c, g, e)) continue;
+    put_group(w, f, c, g, e, &p);
+    any = true;
+  }
+  if (!any) fputs("NaN\tNaN\t\tNaN\n", f);
+  fputs("\n\n", f);
+}
+
+static void cost_row(const whatif *w, FILE *f, uint64_t c, const edges *e) {
   kvr_put_cell(f, x_of(w, c, e));
   kvr_put_cell(f, y_of(w, c, e));
-  kvr_put_word(f, names);
   kvr_put_cell(f, cost_class(w, c));
-  kvr_put_cell(f, right);
   fputc('\n', f);
 }
 
 static kv_status put_costs(const whatif *w, kv_error *err) {
-  FILE *f, *vars = w->job->vars;
+  FILE *f, *names = NULL, *vars = w->job->vars;
   edges e = {NAN, NAN};
   uint64_t pays = 0, rows = 0, gpus = w->gpu.n < MOST_GPUS ? w->gpu.n : MOST_GPUS;
   kv_status st = kvr_job_open(w->job, "costs.tsv", &f, err);
-  if (st) return st;
+  if (!st) st = kvr_job_open(w->job, "cost-names.tsv", &names, err);
+  if (st) goto done;
   for (uint64_t c = 0; c < w->costs.rows; c++) {
     widen(&e, paid(w, c));
     widen(&e, cost(w, C_SAVED, c));
@@ -292,11 +384,12 @@ static kv_status put_costs(const whatif *w, kv_error *err) {
     kvr_put_text(vars, name, line);
     for (uint64_t c = 0; c < w->costs.rows; c++) {
       if (!on_plot(w, c, g)) continue;
-      cost_row(w, f, c, g, &e);
+      cost_row(w, f, c, &e);
       pays += g == 0 && cost(w, C_NET, c) > 0 && cost_class(w, c) != 3;
       rows += g == 0 && cost_class(w, c) != 3;
     }
     fputs("\n\n", f);
+    put_cost_names(w, names, gpus, g, &e);
   }
   kvr_put_number(vars, "GPUS", (double)gpus);
   kvr_put_number(vars, "COST_ROWS", (double)rows);
@@ -308,7 +401,13 @@ static kv_status put_costs(const whatif *w, kv_error *err) {
                   "the line. What costs nothing or saves nothing stands on the edge.",
                   kvr_count((double)pays).text, kvr_count((double)rows).text,
                   kvr_count(w->n ? policy(w, P_DECODE, 0) : NAN).text, w->gpu.n ? " on " : "", word_at(&w->gpu, 0));
-  return kvr_job_close(w->job, &f, err);
+done:
+  if (names) {
+    kv_status closed = kvr_job_close(w->job, &names, st ? NULL : err);
+    if (!st) st = closed;
+  }
+  kv_status closed = kvr_job_close(w->job, &f, st ? NULL : err);
+  return st ? st : closed;
 }
 
 /* ---- over time, run lengths ---- */
@@ -501,8 +600,7 @@ static kv_status write_cover(const whatif *w, kv_error *err) {
   kvr_cover_row(c, "Allocator", "%s", w->allocator);
   kvr_cover_row(c, "Pool", "%s slots of %s, %.0f layers", kvr_count(w->pool).text, kvr_bytes(w->row_bytes).text, w->layers);
   kvr_cover_row(c, "GPUs", "%s", gpus);
-  kvr_cover_row(c, "Cost of scatter", "%s", w->memory_model);
-  kvr_cover_row(c, "A token again", "%s", w->token_source);
+  if (!st) st = kvr_cover_prices(w->job, c, err);
   if (!st) st = cover_kernels(w, c, err);
   kvr_cover_row(c, "Not measured", "times: no kernel was run; counts of rows, runs and slots are exact for the trace");
   kvr_cover_row(c, "Made by", "%s", history);

@@ -25,7 +25,7 @@ if (!strlen(NOTE)) {
   set format y "%g"
   set mytics default
   set xlabel "scheduler step"
-  set ylabel "slots without a token\n(% of the pool)" font FACE.",11"
+  set ylabel "slots without a token\n(% of the pool)" font FACE.",11" offset -1.6,0
   set yrange [0:larger(WASTE_MOST, 0.01) * 1.15]
   plot for [k = 1:int(CURVES)] 'over.tsv' index k - 1 using 1:3 with lines lw 1.7 dt dash(k - 1) lc rgb colour(k - 1)
 }

@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calibration_find.h"
+#include "card_memory.h"
 #include "cli.h"
 #include "gpu.h"
 #include "mem_model.h"
+#include "time_calibrate.h"
 #include "verify.h"
 
 /* The first of these that the description has. */
@@ -43,21 +46,26 @@ static kv_status share_of_runs(kvm_mem *mem, double row_bytes, double mem_bytes,
 static void without_model(kvs_priced_gpu *g) {
   for (int i = 0; i < KVS_SHARES; i++) g->run_share[i] = NAN;
   (void)snprintf(g->memory_model, sizeof g->memory_model, "%s", KVS_GATHER_MODEL);
+  g->memory[0] = '\0';
 }
 
-static kv_status model_shares(const kvm_gpu *gpu, double row_bytes, kvs_priced_gpu *g, kv_error *err) {
+static kv_status model_shares(const kvm_gpu *gpu, const kva_card_memory *card, double row_bytes, kvs_priced_gpu *g, kv_error *err) {
   kvm_mem_params params;
   kvm_mem *mem = NULL;
   without_model(g);
   if (kvm_mem_params_of(gpu, &params, NULL)) return KV_OK; /* nobody describes this memory */
+  kv_status st = kva_card_use(card, &params, err);
+  if (st) return st;
   int32_t *slot = malloc(MODEL_ROWS * sizeof *slot);
-  kv_status st = slot ? kvm_mem_create(&params, &mem, err) : kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  st = slot ? kvm_mem_create(&params, &mem, err) : kv_fail(err, KV_ERR_MEMORY, "out of memory");
   for (uint32_t i = 0; i < KVS_SHARES && !st; i++)
     st = share_of_runs(mem, row_bytes, kvm_gpu_number(gpu, "mem_bytes"), 1u << i, slot, &g->run_share[i], err);
   kvm_mem_free(mem);
   free(slot);
-  (void)snprintf(g->memory_model, sizeof g->memory_model, "modelled: memory model (models/mem_model.h), %s",
-                 kvm_mem_kind(gpu) == KVM_ASSUMED ? "uncalibrated, some values assumed" : "calibrated on gathers measured on an H200");
+  (void)snprintf(g->memory_model, sizeof g->memory_model, "modelled: memory model (models/mem_model.h), %s; memory: %.320s",
+                 kvm_mem_kind(gpu) == KVM_ASSUMED ? "uncalibrated, some values assumed" : "calibrated on gathers measured on an H200",
+                 card->words);
+  memcpy(g->memory, card->words, sizeof g->memory);
   return st;
 }
 
@@ -78,7 +86,7 @@ const char *kvsim_memory_model(const kvs_priced_gpu *gpu, uint32_t n) {
   return n ? gpu[0].memory_model : KVS_GATHER_MODEL;
 }
 
-static kv_status price(const kvm_gpu *found, double row_bytes, kvs_priced_gpu *g, kvs_cost *c, kv_error *err) {
+static kv_status price(const kvm_gpu *found, const kva_card_memory *card, double row_bytes, kvs_priced_gpu *g, kvs_cost *c, kv_error *err) {
   (void)snprintf(g->key, sizeof g->key, "%s", found->key);
   (void)snprintf(g->name, sizeof g->name, "%s", found->name);
   g->read_bandwidth = bandwidth(found, read_names, 3, g->read_source, sizeof g->read_source);
@@ -86,7 +94,7 @@ static kv_status price(const kvm_gpu *found, double row_bytes, kvs_priced_gpu *g
   if (isnan(g->read_bandwidth) || isnan(g->copy_bandwidth))
     return kv_fail(err, KV_ERR_USAGE, "--gpu: the description of %s has no memory bandwidth", found->key);
   *c = (kvs_cost){.read_bandwidth = g->read_bandwidth, .copy_bandwidth = g->copy_bandwidth, .share = modelled_share, .arg = g};
-  return model_shares(found, row_bytes, g, err);
+  return model_shares(found, card, row_bytes, g, err);
 }
 
 /* Adds what is known of the GPU's kind of memory to its description, where there is a file for it. */
@@ -98,18 +106,43 @@ static kv_status describe_memory(kvm_gpu *gpu, kv_error *err) {
   return kvm_mem_describe(path, gpu, err);
 }
 
-static kv_status add_gpu(kvm_gpus *all, const char *name, double row_bytes, kvs_priced_gpu *g, kvs_cost *c, kv_error *err) {
+static bool is_named(const char *calibration) { return calibration && *calibration && strcmp(calibration, "none") != 0; }
+
+/* Whose memory a GPU's scatter is priced with; counts a calibration that was named and is of this GPU. */
+static kv_status find_memory(const kvm_gpus *all, const kvm_gpu *gpu, const char *calibration, kva_card_memory *card, unsigned *used,
+                             kv_error *err) {
+  char path[4400];
+  kva_calibrated about;
+  const kvm_gpu *of = NULL;
+  if (!is_named(calibration)) {
+    kv_status st = kva_calibration_find(all, gpu, calibration, path, sizeof path, err);
+    return st ? st : kva_card_memory_read(path, card, err);
+  }
+  kv_status st = kva_time_calibration_of(calibration, &about, err);
+  if (st) return st;
+  if (!kvm_gpus_find(all, about.gpu_name, &of, NULL) && !strcmp(of->key, gpu->key)) {
+    (*used)++;
+    return kva_card_memory_read(calibration, card, err);
+  }
+  *card = (kva_card_memory){.words = "the described card (--calibration is of another GPU)"};
+  return KV_OK;
+}
+
+static kv_status add_gpu(kvm_gpus *all, const char *name, const kvsim_pricing *how, kvs_priced_gpu *g, kvs_cost *c, unsigned *used, kv_error *err) {
   const kvm_gpu *listed;
+  kva_card_memory card;
   kv_status st = kvm_gpus_find(all, name, &listed, err);
   if (st) return st;
   kvm_gpu *found = &all->gpu[listed - all->gpu];
   st = describe_memory(found, err);
-  return st ? st : price(found, row_bytes, g, c, err);
+  if (!st) st = find_memory(all, found, how->calibration, &card, used, err);
+  return st ? st : price(found, &card, how->row_bytes, g, c, err);
 }
 
-kv_status kvsim_gpus(const char *names, double row_bytes, kvs_priced_gpu *gpu, kvs_cost *cost, uint32_t *n, kv_error *err) {
-  char folder[4096], *list = strdup(names ? names : KVSIM_GPU), *rest = NULL;
+kv_status kvsim_gpus(const kvsim_pricing *how, kvs_priced_gpu *gpu, kvs_cost *cost, uint32_t *n, kv_error *err) {
+  char folder[4096], *list = strdup(how->gpus ? how->gpus : KVSIM_GPU), *rest = NULL;
   kvm_gpus all = {0};
+  unsigned used = 0;
   *n = 0;
   kv_status st = list ? kv_cli_share("models/gpus", folder, sizeof folder, err) : kv_fail(err, KV_ERR_MEMORY, "out of memory");
   if (!st) st = kvm_gpus_load(folder, &all, err);
@@ -117,10 +150,12 @@ kv_status kvsim_gpus(const char *names, double row_bytes, kvs_priced_gpu *gpu, k
     if (*n == KVS_COSTS)
       st = kv_fail(err, KV_ERR_USAGE, "--gpu: at most %u GPUs at a time", KVS_COSTS);
     else
-      st = add_gpu(&all, name, row_bytes, &gpu[*n], &cost[*n], err);
+      st = add_gpu(&all, name, how, &gpu[*n], &cost[*n], &used, err);
     if (!st) (*n)++;
   }
   if (!st && !*n) st = kv_fail(err, KV_ERR_USAGE, "--gpu: names no GPU");
+  if (!st && is_named(how->calibration) && !used)
+    st = kv_fail(err, KV_ERR_INPUT, "--calibration %.300s: was measured on none of the GPUs of --gpu", how->calibration);
   kvm_gpus_free(&all);
   free(list);
   return st;

@@ -6,10 +6,15 @@
 
 #define KVSIM_GPU "h200_sxm" /* without --gpu */
 
-/* `names` is a list, "h200_sxm,sm_120". Fills gpu[0..*n-1] and the costs for rows of row_bytes; at most KVS_COSTS. A
- * cost's share() reads gpu[i], which must stay where it is. KV_ERR_USAGE for a name that is none and for a GPU whose
- * description has no bandwidth. */
-kv_status kvsim_gpus(const char *names, double row_bytes, kvs_priced_gpu *gpu, kvs_cost *cost, uint32_t *n, kv_error *err);
+typedef struct kvsim_pricing {
+  const char *gpus;        /* a list, "h200_sxm,sm_120"; NULL: KVSIM_GPU */
+  const char *calibration; /* kvceilings-1 file of one of them, "none", or NULL: each GPU's in models/measured */
+  double row_bytes;
+} kvsim_pricing;
+/* Fills gpu[0..*n-1] and the costs; at most KVS_COSTS. A cost's share() reads gpu[i], which must stay where it is. Scatter
+ * is priced with the memory of the calibration's card, where it tells that. KV_ERR_USAGE for a name that is none and for a
+ * GPU whose description has no bandwidth; KV_ERR_INPUT for a calibration that is of none of the GPUs or damaged. */
+kv_status kvsim_gpus(const kvsim_pricing *how, kvs_priced_gpu *gpu, kvs_cost *cost, uint32_t *n, kv_error *err);
 /* What the GPUs' shares come from, in one line; static storage or gpu's. */
 const char *kvsim_memory_model(const kvs_priced_gpu *gpu, uint32_t n);
 /* Times of this project's kernels for the mean decode step of each cell, a row a cell, GPU and kernel (the caller frees

@@ -18,6 +18,7 @@ error_t kvsim_take_shared(kvsim_shared *s, int key, char *arg) {
     case KVSIM_KEY_TOKEN: s->token_us = arg; break;
     case KVSIM_KEY_TOPK: s->draft_topk = arg; break;
     case KVSIM_KEY_DRAFT: s->draft_layers = arg; break;
+    case KVSIM_KEY_CALIBRATION: s->calibration = arg; break;
     case KVSIM_KEY_SEED: s->seed = arg; break;
     default: return ARGP_ERR_UNKNOWN;
   }

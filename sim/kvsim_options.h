@@ -15,7 +15,7 @@
 
 typedef struct kvsim_shared {
   const char *path; /* the trace */
-  const char *output, *report, *every, *jobs, *row_bytes, *layers, *policy, *gpu, *token_us, *draft_topk, *draft_layers, *seed;
+  const char *output, *report, *every, *jobs, *row_bytes, *layers, *policy, *gpu, *calibration, *token_us, *draft_topk, *draft_layers, *seed;
   bool json, quiet, no_report, dry_run;
 } kvsim_shared;
 
@@ -28,7 +28,8 @@ enum {
   KVSIM_KEY_TOKEN,
   KVSIM_KEY_TOPK,
   KVSIM_KEY_DRAFT,
-  KVSIM_KEY_SEED
+  KVSIM_KEY_SEED,
+  KVSIM_KEY_CALIBRATION
 };
 
 #define KVSIM_OPTION_OUTPUT(what, preset, group) {"output", 'o', "FILE", 0, what " to write (default: " preset ")", group}
@@ -48,6 +49,9 @@ enum {
 #define KVSIM_OPTION_POLICY(group) \
   {"policy", 'p', "NAME,...", 0, "policies to try (default all; as-recorded, the baseline, always comes along)", group}
 #define KVSIM_OPTION_GPU(more, group) {"gpu", 'g', "NAME,...", 0, "GPUs to price it for (default " KVSIM_GPU ")" more, group}
+#define KVSIM_OPTION_CALIBRATION(group) \
+  {"calibration", KVSIM_KEY_CALIBRATION, "FILE", 0, \
+   "dataset of `roofline calibrate` whose card's memory prices scatter (default: that of the GPU in models/measured; none: the described card)", group}
 #define KVSIM_OPTION_PREFILL(group) \
   {"prefill-us", KVSIM_KEY_TOKEN, "US", 0, "time to compute one token again, in microseconds (default 50, assumed)", group}
 #define KVSIM_OPTION_DRAFT(group) \

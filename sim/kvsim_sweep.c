@@ -38,6 +38,7 @@ enum { KEY_RESTART = 1000 };
 static const struct argp_option options[] = {
     KVSIM_OPTION_POLICY(1),
     KVSIM_OPTION_GPU("", 1),
+    KVSIM_OPTION_CALIBRATION(1),
     {"pool", 'P', "SLOTS,...", 0, "pool sizes (default: each recording's)", 1},
     KVSIM_OPTION_ROW_BYTES(1),
     KVSIM_OPTION_LAYERS(1),
@@ -188,7 +189,7 @@ static kv_status resolve_names(const arguments *a, plan *p, kv_error *err) {
   if (ok < 0 || asprintf(&p->state, "%s.unfinished", p->output) < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
   for (uint32_t i = 0; i < p->traces; i++)
     if (kv_cli_same_file(p->output, a->path[i])) return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
-  return KV_OK;
+  return kv_cli_not_input(p->output, a->shared.calibration, "calibration", err);
 }
 
 static kv_status resolve(const arguments *a, plan *p, kv_error *err) {
@@ -210,7 +211,7 @@ static kv_status resolve(const arguments *a, plan *p, kv_error *err) {
   w->row_bytes = row;
   w->layers = layers;
   w->detail_every = 16;
-  if (!st) st = kvsim_gpus(a->shared.gpu, row, p->gpu, w->cost, &p->gpus, err);
+  if (!st) st = kvsim_gpus(&(kvsim_pricing){a->shared.gpu, a->shared.calibration, row}, p->gpu, w->cost, &p->gpus, err);
   w->costs = p->gpus;
   return st ? st : resolve_cells(a, p, err);
 }
@@ -279,7 +280,7 @@ static kv_status another_sweep(const plan *p, const state_head *had, unsigned lo
   if (had->row_bytes != h->row_bytes) add(why, sizeof why, ", --row-bytes %.0f", had->row_bytes);
   if (had->layers != h->layers) add(why, sizeof why, ", --layers %.0f", had->layers);
   if (had->draft_topk != h->draft_topk) add(why, sizeof why, ", --draft-topk %u", had->draft_topk);
-  if (had->gpus != h->gpus || memcmp(had->rate, h->rate, sizeof h->rate) != 0) add(why, sizeof why, ", another --gpu");
+  if (had->gpus != h->gpus || memcmp(had->rate, h->rate, sizeof h->rate) != 0) add(why, sizeof why, ", another --gpu or --calibration");
   return kv_fail(err, KV_ERR_USAGE, "%s: holds %llu simulations of a sweep that was not finished, with other settings (%s); give "
                  "that command again, another --output, or --restart to throw them away",
                  p->state, results, *why ? why + 2 : "another build of kvsim");
@@ -372,6 +373,7 @@ static kv_status write_dataset(plan *p, const char *token_source, kv_error *err)
 
 static void print_summary(const plan *p) {
   printf("%s: %u simulations (%u kept from before), %u traces, %u GPUs\n", p->output, p->cells, p->done, p->traces, p->gpus);
+  for (uint32_t g = 0; g < p->gpus; g++) printf("  scatter on %s %s\n", p->gpu[g].key, p->gpu[g].memory_model);
   printf("  %-14s %10s %9s  ", "policy", "pool", "rows/run");
   for (uint32_t g = 0; g < p->gpus; g++) printf(" %-24.24s", p->gpu[g].key);
   printf("\n");

@@ -30,6 +30,7 @@ enum { KEY_POOL = 1000, KEY_LOW, KEY_HIGH, KEY_LIMIT, KEY_GAP, KEY_BUDGET, KEY_T
 static const struct argp_option options[] = {
     KVSIM_OPTION_POLICY(1),
     KVSIM_OPTION_GPU("; the first one is the table's", 1),
+    KVSIM_OPTION_CALIBRATION(1),
     KVSIM_OPTION_ROW_BYTES(1),
     KVSIM_OPTION_LAYERS(1),
     {"heads", KEY_HEADS, "N", 0, "heads on the GPU, for the kernels' times (default 8)", 1},
@@ -108,6 +109,9 @@ static kv_status resolve_names(const arguments *a, plan *p, kv_error *err) {
   if (ok < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
   if (kv_cli_same_file(p->output, a->shared.path) || (a->trace_out && kv_cli_same_file(a->trace_out, a->shared.path)))
     return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
+  kv_status st = kv_cli_not_input(p->output, a->shared.calibration, "calibration", err);
+  if (!st) st = kv_cli_not_input(a->trace_out, a->shared.calibration, "calibration", err);
+  if (st) return st;
   const char *base = strrchr(a->shared.path, '/');
   p->trace = base ? base + 1 : a->shared.path;
   return KV_OK;
@@ -162,7 +166,7 @@ static kv_status resolve_run(const arguments *a, plan *p, kv_error *err) {
   p->run.jobs = jobs;
   p->run.arg = p;
   p->run.progress = on_progress;
-  if (!st) st = kvsim_gpus(a->shared.gpu, p->prices.row_bytes, p->gpu, w->cost, &p->gpus, err);
+  if (!st) st = kvsim_gpus(&(kvsim_pricing){a->shared.gpu, a->shared.calibration, p->prices.row_bytes}, p->gpu, w->cost, &p->gpus, err);
   w->costs = p->gpus;
   p->prices.copy_bandwidth = p->gpu[0].copy_bandwidth;
   return st ? st : kvsim_policies(a->shared.policy, p->policy, &p->policies, err);
@@ -207,8 +211,9 @@ static void say_verdict(plan *p) {
                            "No policy tried here saves %.0f %% of the time it takes to read the rows on %s.",
                            100 * p->prices.effect, p->gpu[0].key);
   (void)snprintf(p->verdict + at, sizeof p->verdict - (size_t)at,
-                 " Scatter costs %.2f %% of that time as recorded: no policy, and no kernel, can gain more by it (%s).",
-                 read > 0 ? 100 * (read - floor) / read : 0, kvsim_memory_model(p->gpu, p->gpus));
+                 " Scatter costs %.2f %% of that time as recorded: no policy, and no kernel, can gain more by it (%s%s).",
+                 read > 0 ? 100 * (read - floor) / read : 0, p->gpu[0].memory[0] ? "modelled; memory: " : "",
+                 p->gpu[0].memory[0] ? p->gpu[0].memory : p->gpu[0].memory_model);
 }
 
 /* ---- telling ---- */
@@ -249,6 +254,7 @@ static void print_table(const plan *p) {
          p->info.pool_size, p->info.page_size, kvt_allocator_name(p->info.allocator), p->prices.row_bytes, p->prices.layers,
          p->gpu[0].name, p->gpu[0].read_bandwidth * 1e-9, p->gpu[0].read_source, p->gpu[0].copy_bandwidth * 1e-9,
          p->gpu[0].copy_source, p->prices.token_seconds * 1e6);
+  printf("  scatter %s\n", p->gpu[0].memory_model);
   printf("  as recorded: %" PRIu64 " slots differ%s\n\n", mismatches(p), b->list_compared ? ", final lists included" : "");
   printf("  %-14s %9s %8s %8s %9s %9s %10s %9s %9s %9s %10s  %s\n", "policy", "rows/run", "lost", "evicted", "refilled", "moved",
          "read s", "saved s", "move s", "net s", "even step", "verdict");
@@ -325,6 +331,7 @@ static void print_plan(const arguments *a, const plan *p) {
   for (uint32_t i = 0; i < p->gpus; i++)
     printf("gpu             %s: reads %.0f GB/s, %s; copies %.0f GB/s, %s\n", p->gpu[i].key, p->gpu[i].read_bandwidth * 1e-9,
            p->gpu[i].read_source, p->gpu[i].copy_bandwidth * 1e-9, p->gpu[i].copy_source);
+  for (uint32_t i = 0; i < p->gpus; i++) printf("scatter         %s: %s\n", p->gpu[i].key, p->gpu[i].memory_model);
 }
 
 static kv_status make_report(const arguments *a, const plan *p, kv_error *err) {

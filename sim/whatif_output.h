@@ -16,7 +16,8 @@ typedef struct kvs_priced_gpu {
   /* Share of the contiguous bandwidth that runs of 1, 2, 4, ... rows keep, by the memory model of this GPU; NaN where
    * its memory is not described (kvs_gather_share stands in). */
   double run_share[KVS_SHARES];
-  char memory_model[200]; /* what the shares come from */
+  char memory_model[480]; /* what the shares come from */
+  char memory[320];       /* of that, whose memory it is: "adapted to FILE", "the described card (...)"; "" without a model */
 } kvs_priced_gpu;
 
 /* A kernel's time a decode step, all layers, under a policy: the floor of its declared structure, with the memory term at

@@ -555,7 +555,7 @@ static void each_dataset_has_its_report(void) {
 static void a_step_shows_all_its_kernels(void) {
   kva_step_rest rest;
   kva_step_point p[7 * 2];
-  const kva_step_labels labels = {"a_gpu", "modelled, uncalibrated", 61, 1};
+  const kva_step_labels labels = {"a_gpu", "modelled, uncalibrated", NULL, 61, 1};
   char *text = NULL;
   if (kv_run(NULL, NULL, "command -v gnuplot")) return;
   CU_ASSERT_EQUAL_FATAL(kva_step_read(text_file("parts", "moe 5\ngemm 2.5 10\n"), &rest, NULL), KV_OK);

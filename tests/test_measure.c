@@ -191,7 +191,7 @@ static double number(hid_t file, const char *name, hsize_t row) {
 static void dataset_holds_the_points(void) {
   kva_measured m;
   kva_calibration c = {0};
-  const kva_measured_labels labels = {"h200", "test", "a verdict", 61, NULL, NULL};
+  const kva_measured_labels labels = {"h200", "test", "a verdict", 61, NULL, NULL, "its-ceilings.h5"};
   const char *path = kv_tmp("measured.h5");
   char text[64] = "", *out = NULL;
   int64_t complete = 0, device = 0, together = 0;
@@ -230,6 +230,7 @@ static void dataset_holds_the_points(void) {
   CU_ASSERT(kv_h5_get_i64(file, "device", &device, NULL) == KV_OK && device == 3);
   CU_ASSERT(kv_h5_get_i64(file, "devices_at_once", &together, NULL) == KV_OK && together == 2);
   CU_ASSERT(kv_h5_get_str(file, "pci", text, sizeof text, NULL) == KV_OK && !strcmp(text, "0000:1B:00.0"));
+  CU_ASSERT(kv_h5_get_str(file, "calibration", text, sizeof text, NULL) == KV_OK && !strcmp(text, "its-ceilings.h5"));
   (void)H5Fclose(file);
   (void)kv_run(&out, NULL, "%s compare %s %s", kv_program("roofline"), path, path);
   CU_ASSERT(out && strstr(out, "2026-01-02, device 3, one of 2 at once)"));

@@ -491,6 +491,26 @@ static void a_card_is_told_by_three_points(void) {
   }
 }
 
+/* Rates that no parameters of the model give tell none: random rows as fast as contiguous ones. */
+static void a_card_that_cannot_be_is_refused(void) {
+  kvm_mem_params p = h200(), before = p;
+  kvm_mem_point q[] = {{32, 1, UINT64_C(8) << 30, 98304, 132, 2048, 256, true, true, false, 4.4e12},
+                       {128, 1, UINT64_C(8) << 30, 98304, 132, 2048, 256, true, true, false, 4.4e12},
+                       {576, 0, UINT64_C(8) << 30, 98304, 132, 2048, 256, true, true, false, 4.5e12}};
+  kv_error err = {KV_OK, ""};
+  CU_ASSERT_EQUAL(kvm_mem_adapt(&p, &(kvm_mem_points){q, 3, 340e-9}, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "whatever its parameters"));
+  CU_ASSERT(memcmp(&p, &before, sizeof p) == 0);
+  const kvm_mem_card kept = kvm_mem_card_of(&p);
+  kvm_mem_card bad = kept;
+  bad.act_bus = p.rc;
+  CU_ASSERT_EQUAL(kvm_mem_use_card(&bad, &p, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "act_bus"));
+  CU_ASSERT(memcmp(&p, &before, sizeof p) == 0);
+  CU_ASSERT_EQUAL(kvm_mem_use_card(&kept, &p, NULL), KV_OK);
+  CU_ASSERT(memcmp(&p, &before, sizeof p) == 0);
+}
+
 /* An older table, runs at unaligned places, of a card that nothing else is known of: none of it was fitted
  * to. */
 static void an_independent_table_is_met(void) {
@@ -586,6 +606,7 @@ void suite_mem_model(void) {
                                        {"measured", measured_gathers_are_met},
                                        {"another card", gathers_of_another_card_are_met},
                                        {"adapt", a_card_is_told_by_three_points},
+                                       {"a card that cannot be is refused", a_card_that_cannot_be_is_refused},
                                        {"independent table", an_independent_table_is_met},
                                        {"fit", a_fit_finds_what_made_the_points},
                                        {"gddr7", gddr7_is_a_prediction_with_a_range},

@@ -133,7 +133,7 @@ static void the_model_names_scatter(void) {
   kvm_verify_uniform(&problem, 32u << 20);
   kvm_gpu *with_memory = &gpus.gpu[h200 - gpus.gpu];
   CU_ASSERT_EQUAL_FATAL(kvm_mem_describe(kv_source("models/dram/hbm3e.ini"), with_memory, NULL), KV_OK);
-  CU_ASSERT_EQUAL_FATAL(kva_gather_of(h200, NULL, 32, &g, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kva_gather_of(h200, NULL, NULL, 32, &g, NULL), KV_OK);
   if (!(g.random.at.scatter > 2))
     printf("%s: %g of %g\n", g.why, g.random.at.scatter, g.random.at.contiguous);
   CU_ASSERT_FATAL(g.random.at.scatter > 2);

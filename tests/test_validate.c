@@ -445,16 +445,21 @@ static void a_recorded_layout_has_its_cost(void) {
   NEAR(kva_calibration_scatter_list(&c, 1152, 192473, 1047598), 4299.738 / 4228.885, 1e-6);
   CU_ASSERT(isnan(kva_calibration_scatter_list(&c, 1152, 192473, 1047597)));
   CU_ASSERT(isnan(kva_calibration_scatter_list(&c, 1152, 192472, 1047598)));
-  CU_ASSERT_EQUAL_FATAL(kva_layout_cost_of(gpu, NULL, &c, &cost, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kva_layout_cost_of(gpu, NULL, NULL, &c, &cost, NULL), KV_OK);
   CU_ASSERT(isnan(cost.scatter));
-  CU_ASSERT_EQUAL_FATAL(kva_layout_cost_of(gpu, &l, &c, &cost, NULL),
+  CU_ASSERT_EQUAL_FATAL(kva_layout_cost_of(gpu, NULL, &l, &c, &cost, NULL),
                         KV_OK); /* its memory is not described */
   CU_ASSERT(isnan(cost.scatter) && !strncmp(cost.source, "not known: ", 11));
   CU_ASSERT_EQUAL_FATAL(kvm_mem_describe(kv_source("models/dram/hbm3e.ini"), &all.gpu[gpu - all.gpu], NULL),
                         KV_OK);
-  CU_ASSERT_EQUAL_FATAL(kva_layout_cost_of(gpu, &l, &c, &cost, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kva_layout_cost_of(gpu, NULL, &l, &c, &cost, NULL), KV_OK);
   CU_ASSERT(cost.scatter >= 0.98 && cost.scatter < 1.1);
   CU_ASSERT_PTR_NOT_NULL(strstr(cost.source, "memory model of h200_sxm, modelled, calibrated on"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(cost.source, "memory: the described card"));
+  kva_card_memory card;
+  CU_ASSERT_EQUAL_FATAL(kva_card_memory_read(kv_source("models/measured/h200-ceilings.h5"), &card, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kva_layout_cost_of(gpu, &card, &l, &c, &cost, NULL), KV_OK);
+  CU_ASSERT_PTR_NOT_NULL(strstr(cost.source, "memory: adapted to h200-ceilings.h5"));
   kva_calibration_free(&c);
   kvm_gpus_free(&all);
 }
@@ -492,7 +497,7 @@ static void launches_layouts_and_counters_take_part(void) {
   kva_measured_rungs(&m, &row[0], &roofs, NULL, &calibration, t);
   NEAR(t[3], 4e-6, 1e-9); /* 1 MB at a quarter of 1 TB/s, above the link's 2 us */
   /* a recorded layout has what its measuring was told, and says who told it */
-  char source[240];
+  char source[KVA_COST_SOURCE];
   row[0].place = KVA_RECORDED;
   kva_measured_rungs(&m, &row[0], &roofs, NULL, &calibration, t);
   CU_ASSERT(isnan(t[3]) && isnan(kva_measured_scatter(&m, KVA_RECORDED, &calibration, source)));
