@@ -8,12 +8,12 @@
 /* ---- parameters ---- */
 
 static const char *const parameter_names[KVM_PARAMETERS] = {
-    "boost_clock",      "mma_clock",        "l1_latency",        "l2_latency",      "dram_latency",
-    "smem_latency",     "shuffle_latency",  "mma_latency",       "sfu_latency",     "barrier_latency",
-    "ldmatrix_latency", "mbarrier_latency", "mbarrier_hop",      "branch_latency",  "copy_cycles",
-    "mma_rate",         "wave_rate",        "sfu_per_clk_sm",    "sm_link_per_clk", "l2_rate",
-    "link_rate",        "dram_rate",        "memory_line_bytes", "launch",          "next_launch",
-    "model_error"};
+    "boost_clock",      "mma_clock",        "l1_latency",   "l2_latency",        "dram_latency",
+    "smem_latency",     "shuffle_latency",  "mma_latency",  "sfu_latency",       "barrier_latency",
+    "ldmatrix_latency", "mbarrier_latency", "mbarrier_hop", "branch_latency",    "copy_cycles",
+    "mma_delay",        "mma_rate",         "wave_rate",    "sfu_per_clk_sm",    "sm_link_per_clk",
+    "l2_rate",          "link_rate",        "dram_rate",    "memory_line_bytes", "launch",
+    "next_launch",      "model_error"};
 const char *kvm_parameter_name(kvm_parameter p) {
   return parameter_names[p];
 }
@@ -261,6 +261,7 @@ static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
                .mbarrier_latency = v[KVM_P_MBARRIER_LATENCY],
                .mbarrier_hop = v[KVM_P_MBARRIER_HOP],
                .branch_latency = v[KVM_P_BRANCH_LATENCY],
+               .mma_delay = v[KVM_P_MMA_DELAY],
                .copy_bytes = 512 / v[KVM_P_COPY_CYCLES],
                .line_bytes = v[KVM_P_LINE]};
   /* Blocks side by side want the same rows at about the same time: the L2 delivers each once. */
@@ -412,7 +413,8 @@ static bool matters(const kvm_question *q, int p) {
               {KVM_P_MBARRIER_LATENCY, 1u << KVM_AWAIT | 1u << KVM_ASK},
               {KVM_P_MBARRIER_HOP, 1u << KVM_AWAIT},
               {KVM_P_BRANCH_LATENCY, 1u << KVM_JUMP},
-              {KVM_P_COPY_CYCLES, 1u << KVM_CP}};
+              {KVM_P_COPY_CYCLES, 1u << KVM_CP},
+              {KVM_P_MMA_DELAY, 1u << KVM_MMA_OP}};
   const kvm_block *b = &q->kernel->block;
   for (size_t i = 0; i < sizeof only / sizeof *only; i++) {
     if (only[i].p != p) continue;
