@@ -21,10 +21,6 @@ enum { COPY_QUEUE = 32 };
 /* Schedulers issue on whole cycles. What is this little after a cycle goes in it: sums of rates are not
  * exact. */
 static const double AFTER = 0.02;
-/* A matrix unit takes an instruction every so many whole cycles: what a calibration shows is its rate over
- * many (5.99 for 6), clock ramps and loop ends within. This far off it is that number; beyond, rate or clock
- * are not known so well, and the average is kept. */
-static const double NEARLY_WHOLE = 0.02;
 enum {
   SCHEDULERS = 4,
   MOST_WARM = 40,
@@ -54,6 +50,7 @@ typedef struct warp {
   bool starved; /* at an await that is not counted up yet */
   double finished;
   const kvm_step *next; /* NULL: done */
+  bool streams;         /* its last instruction was an mma */
   double own;           /* earliest time for it by the warp's own stalls, marks and groups */
 } warp;
 
@@ -84,7 +81,6 @@ typedef struct machine {
   counter (*count)[KVM_BARRIERS]; /* by block */
   turn next[SCHEDULERS];
   unsigned last[SCHEDULERS], last_mma[SCHEDULERS]; /* warp that issued last, an mma last */
-  double mma_interval;                             /* in whole cycles where it is */
   double issue[SCHEDULERS], mma[SCHEDULERS], sfu[SCHEDULERS], l1, link, copy; /* when each is free */
   double copy_begun[COPY_QUEUE];                                              /* of the last copies, a ring */
   unsigned copies;
@@ -267,7 +263,7 @@ static void use_matrix_unit(machine *m, const warp *w, double t, double slots) {
     return;
   }
   m->last_mma[w->scheduler] = (unsigned)(w - m->w);
-  (void)serve(free, *free > t - 1 ? *free : t, m->mma_interval, count_in(m, w, &m->busy_mma));
+  (void)serve(free, *free > t - 1 ? *free : t, m->sm->mma_interval, count_in(m, w, &m->busy_mma));
 }
 
 /* The copy unit holds an instruction's operands until it has done with it, and its warp only while the queue
@@ -289,6 +285,7 @@ static void issue(machine *m, warp *w, double t) {
   m->last[w->scheduler] = (unsigned)(w - m->w);
   if (w->part == 1) m->busy_issue += slots;
   w->ready = t + s->cycles;
+  w->streams = s->op == KVM_MMA_OP;
   use_matrix_unit(m, w, t, slots);
   if (s->op == KVM_MMA_OP) arrives = t + sm->mma_latency;
   else if (s->op == KVM_SFU) {
@@ -362,8 +359,6 @@ static void set_up(machine *m, unsigned resident) {
         m->w[n] =
             (warp){.role = &m->block->role[r], .block = b, .scheduler = n % SCHEDULERS, .leads = i == 0};
   m->warps = n;
-  double whole = round(m->sm->mma_interval);
-  m->mma_interval = fabs(m->sm->mma_interval - whole) <= NEARLY_WHOLE * whole ? whole : m->sm->mma_interval;
   for (unsigned s = 0; s < SCHEDULERS; s++) m->last[s] = m->last_mma[s] = KVM_MAX_SM_WARPS; /* nobody yet */
   for (unsigned i = 0; i < n; i++) settle(m, &m->w[i]);
 }
@@ -371,10 +366,14 @@ static void set_up(machine *m, unsigned resident) {
 /* Of two warps of a scheduler that could go in the same cycle: whether x goes before y. The matrix unit stays
  * with the warp that used it last, else the warp that issued last goes on, else the younger one goes. */
 static bool precedes(const machine *m, unsigned x, unsigned y, unsigned scheduler) {
-  unsigned holder = m->w[x].next->op == KVM_MMA_OP && m->w[y].next->op == KVM_MMA_OP ? m->last_mma[scheduler]
-                                                                                     : m->last[scheduler];
-  if (x != holder && y != holder) holder = m->last[scheduler];
-  return x == holder || (y != holder && x > y);
+  const warp *a = &m->w[x], *b = &m->w[y];
+  unsigned last = m->last[scheduler];
+  if (a->next->op == KVM_MMA_OP && b->next->op == KVM_MMA_OP) {
+    if (a->streams != b->streams) return a->streams;
+    if (a->streams) last = m->last_mma[scheduler];
+    else if (a->own != b->own) return a->own < b->own;
+  }
+  return x == last || (y != last && x > y);
 }
 
 static void find_next(machine *m, unsigned scheduler) {
