@@ -82,9 +82,9 @@ static void take_turn(const target *to, const table *t, const char *name, kvm_pa
   if (i >= 0 && branch >= 0) set(to, p, t->cycles[i] - t->cycles[branch], NAN, NAN);
 }
 
-/* What another instruction beside an mma delays the matrix unit by: three of a kind after each mma, less the mma alone
- * in the same loop. A program does not say which kinds it has, so the mean stands for all, from the least to the
- * most. Zero is an answer too: that GPU has no such delay. */
+/* What another instruction beside an mma delays the matrix unit by: three of a kind after each mma, less the
+ * mma alone in the same loop. A program does not say which kinds it has, so the mean stands for all, from the
+ * least to the most. Zero is an answer too: that GPU has no such delay. */
 static void take_delay(const target *to, const table *t) {
   static const char *const kind[] = {"mma_beside_fadd", "mma_beside_lop3", "mma_beside_ffma"};
   enum { KINDS = sizeof kind / sizeof *kind, BESIDE = 3 };

@@ -1,7 +1,7 @@
 /* Who gets a scheduler's matrix unit, what other instructions cost it, and how many copies may wait: cycles by the SM's
  * own counter, on one SM. Warps 0 and 4 of a block belong to one scheduler.
  *
- *   mma_alone           mma.sync m16n8k16 bf16 of one warp, 6 accumulators, 24 a turn of the loop: cycles an mma, the
+ *   mma_alone           mma.sync m16n8k16 bf16 of one warp, 12 accumulators, 24 a turn of the loop: cycles an mma, the
  *                       loop's own part of about one cycle included
  *   mma_beside_fadd, _lop3, _ffma  the same loop with 3 of these after each mma (8 chains in turn, so that none waits for its
  *                       own): cycles an mma and its 3. (mma_beside_X - mma_alone) / 3 is what one of them delays the unit by
@@ -15,15 +15,16 @@
  *   copy_free           8 warps issue 12 cp.async of 512 B each, rows in the L2: cycles from one copy of a warp to its next
  *                       while no warp is held
  *   copy_held           the same of the last 3, when the queue is full: 8 warps take turns at the copy unit
- *   copies_out          copies of all 8 warps that are out when the first warp is held (a size)
+ *   copies_out          bytes that all 8 warps have asked for when the first one is held (a size; 512 B a copy)
  *
  * Bound: one mma a scheduler every 6 cycles or so (Hopper), less for what else the scheduler issues; of copies, 4.2
  * cycles each (copy_async of the group hop).
  *
  * ptxas moves arithmetic about and drops what nobody uses, so the machine code was read (cuobjdump -sass, sm_80 to
- * sm_120): between two HMMA of mma_beside_X stand 3 of X in the mean and none is missing (24 HMMA and 72 of X a loop); a
- * step of turn_mixed has 12 HMMA and 36 FFMA, of turn_single 12, none of them more than one HMMA away from its place; 12
- * LDGSTS with a clock read after each.
+ * sm_120): every loop of mma_beside_X has 24 HMMA and 72 of X, of the steps 12 HMMA and 0, 36 or 12 FFMA, and none reads
+ * %tid or works out an address anew. On sm_90 3 LOP3 stand behind each HMMA; FFMA and FADD stand by sixes behind the first
+ * HMMA and less behind later ones, the last 11 have none. Of turn_mixed 1 or 2 FFMA stand behind each HMMA and 18 behind the
+ * last, of turn_single 1 or 2 behind the first 7; the last 5 HMMA stand together. Each copy is followed by a read of the clock.
  */
 #include <cstdint>
 #include <cstdio>
@@ -54,7 +55,7 @@ struct turns_entry {
   const char *name, *text;
 };
 static const turns_entry turns[TURNS_KINDS] = {
-    {"mma_alone", "mma, 6 accumulators, one warp"},
+    {"mma_alone", "mma, 12 accumulators, one warp"},
     {"mma_beside_fadd", "1 mma, 3 fadd, one warp"},
     {"mma_beside_lop3", "1 mma, 3 lop3, one warp"},
     {"mma_beside_ffma", "1 mma, 3 ffma, one warp"},
@@ -72,7 +73,7 @@ static const turns_entry turns[TURNS_KINDS] = {
     {"copy_held", "12 cp.async of 8 warps, the last 3"},
     {"copies_out", "12 cp.async of 8 warps, first held"}};
 
-constexpr int kAccumulators = 6, kSteps = 192, kLoops = 256, kWarps = 8, kCopies = 12;
+constexpr int kAccumulators = 12, kSteps = 192, kProducts = 24, kLoops = 256, kWarps = 8, kCopies = 12;
 /* From one copy to the next beyond this a warp was held: at 8 warps and 4 cycles each they come every 8 or so. */
 constexpr uint32_t kHeld = 20;
 
@@ -82,6 +83,13 @@ __device__ __forceinline__ uint32_t now() {
   uint32_t c;
   asm volatile("mov.u32 %0, %%clock;" : "=r"(c)::"memory");
   return c;
+}
+
+/* Read once: %tid.x would be read again in every step. */
+__device__ __forceinline__ uint32_t lane_id() {
+  uint32_t lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
 }
 
 /* Registers of one warp's work. */
@@ -98,24 +106,24 @@ __device__ __forceinline__ void multiply(operands &o, int i) {
       : "r"(o.x[0]), "r"(o.x[1]), "r"(o.x[2]), "r"(o.x[3]), "r"(o.x[4]), "r"(o.x[5]));
 }
 
-/* Each reads an accumulator, which keeps ptxas from moving it: not before that is there, not behind the mma that adds to it. */
+/* Each waits for the third before it, so that a warp cannot issue one a cycle: ptxas then fills the gaps with mma instead
+ * of putting all of them first. */
 template <other X>
-__device__ __forceinline__ void one_of(operands &o, int i, float acc) {
-  const int a = i & 7, b = (i + 4) & 7;
-  if (X == FADD) asm volatile("add.f32 %0, %0, %1;" : "+f"(o.f[a]) : "f"(acc));
-  if (X == LOP3)
-    asm volatile("lop3.b32 %0, %0, %1, %2, 0x96;" : "+r"(o.u[a]) : "r"(o.u[b]), "r"(__float_as_uint(acc)));
-  if (X == FFMA) asm volatile("fma.rn.f32 %0, %0, %1, %2;" : "+f"(o.f[a]) : "f"(o.f[b]), "f"(acc));
+__device__ __forceinline__ void one_of(operands &o, int i) {
+  const int a = i & 7, b = (i + 3) & 7, c = (i + 5) & 7;
+  if (X == FADD) asm volatile("add.f32 %0, %0, %1;" : "+f"(o.f[a]) : "f"(o.f[c]));
+  if (X == LOP3) asm volatile("lop3.b32 %0, %0, %1, %2, 0x96;" : "+r"(o.u[a]) : "r"(o.u[b]), "r"(o.u[c]));
+  if (X == FFMA) asm volatile("fma.rn.f32 %0, %0, %1, %2;" : "+f"(o.f[a]) : "f"(o.f[b]), "f"(o.f[c]));
 }
 
-/* N mma, K of X after each. */
-template <other X, int K, int N>
+/* kProducts mma, K of X after each. */
+template <other X, int K>
 __device__ __forceinline__ void products(operands &o) {
 #pragma unroll
-  for (int i = 0; i < N; i++) {
+  for (int i = 0; i < kProducts; i++) {
     multiply(o, i % kAccumulators);
 #pragma unroll
-    for (int k = 0; k < K; k++) one_of<X>(o, i * K + k, o.c[(i + 1) % kAccumulators][k]);
+    for (int k = 0; k < K; k++) one_of<X>(o, i * K + k);
   }
 }
 
@@ -124,7 +132,7 @@ template <int K>
 __device__ __forceinline__ void step(operands &o) {
 #pragma unroll
   for (int i = 0; i < 12; i++) {
-    multiply(o, i % kAccumulators);
+    multiply(o, i % 6);
 #pragma unroll
     for (int k = 0; k < K; k++) asm volatile("fma.rn.f32 %0, %0, %0, %0;" : "+f"(o.f[0]));
   }
@@ -162,26 +170,29 @@ template <other X, int K, bool TWO>
 __global__ void __launch_bounds__(256, 1) beside_kernel(float init, unsigned long long *state, unsigned *dump) {
   const uint32_t warp = threadIdx.x / 32;
   operands o = begin(init);
+#pragma unroll 1
   for (int round = 0; round < 3; round++) { /* the last counts: code and clocks are there */
     __syncthreads();
     if (warp && !(TWO && warp == 4)) continue;
     const uint32_t start = now();
 #pragma unroll 1
-    for (int s = 0; s < kLoops; s++) products<X, K, 24>(o);
+    for (int s = 0; s < kLoops; s++) products<X, K>(o);
     const uint32_t took = now() - start;
     if (threadIdx.x == 0) state[0] = took;
   }
   finish(o, dump);
 }
 
-/* One warp's steps; the end of each goes to `stamp`. */
+/* One warp's steps; the end of each goes to `stamp`, whose address is worked out once and not in every step. */
 template <int K>
-__device__ __forceinline__ void steps_of(operands &o, uint32_t start, uint32_t *stamp) {
+__device__ __forceinline__ void steps_of(operands &o, uint32_t lane, uint32_t start, uint32_t *stamp) {
+  uint32_t at = (uint32_t)__cvta_generic_to_shared(stamp);
+  asm volatile("" : "+r"(at));
 #pragma unroll 1
-  for (int s = 0; s < kSteps; s++) {
+  for (int s = 0; s < kSteps; s++, at += 4) {
     step<K>(o);
     const uint32_t t = now() - start;
-    if (threadIdx.x % 32 == 0) stamp[s] = t;
+    if (lane == 0) asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(t) : "memory");
   }
 }
 
@@ -196,13 +207,14 @@ __device__ unsigned long long pace(const uint32_t *stamp, uint32_t until) {
 template <int KA, int KB>
 __global__ void __launch_bounds__(256, 1) pair_kernel(float init, unsigned long long *state, unsigned *dump) {
   __shared__ uint32_t stamp[2][kSteps];
-  const uint32_t warp = threadIdx.x / 32;
+  const uint32_t warp = threadIdx.x / 32, lane = lane_id();
   operands o = begin(init);
+#pragma unroll 1
   for (int round = 0; round < 3; round++) {
     __syncthreads();
     const uint32_t start = now();
-    if (warp == 0) steps_of<KA>(o, start, stamp[0]);
-    if (KB >= 0 && warp == 4) steps_of < KB < 0 ? 0 : KB > (o, start, stamp[1]);
+    if (warp == 0) steps_of<KA>(o, lane, start, stamp[0]);
+    if (KB >= 0 && warp == 4) steps_of<(KB < 0 ? 0 : KB)>(o, lane, start, stamp[1]);
   }
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -222,6 +234,7 @@ __global__ void __launch_bounds__(32 * kWarps, 1) queue_kernel(const unsigned ch
   const uint32_t to = (uint32_t)__cvta_generic_to_shared(landed) + 512 * kCopies * warp + 16 * lane;
   const unsigned char *from = pool + 512 * kCopies * warp + 16 * lane;
   uint32_t t[kCopies + 1];
+#pragma unroll 1
   for (int round = 0; round < 4; round++) { /* the first bring the rows into the L2 */
     __syncthreads();
     t[0] = now();
@@ -301,19 +314,19 @@ static cudaError_t launch_turns(void *arg, cudaStream_t s) {
 
 /* Steps of one warp in a run. */
 static double steps_in(int kind) {
-  return kind >= TURNS_FREE ? kCopies : kind >= TURNS_PURE ? 3 * kSteps : 3 * 24 * kLoops;
+  return kind >= TURNS_FREE ? kCopies : kind >= TURNS_PURE ? 3 * kSteps : 3 * kProducts * kLoops;
 }
 
-/* What a kind's run left in `state`: cycles, or copies. */
+/* What a kind's run left in `state`: cycles, or bytes. */
 static double result_of(int kind, const unsigned long long *state) {
-  if (kind < TURNS_PURE) return (double)state[0] / (24 * kLoops);
-  if (kind == TURNS_OUT) return (double)state[2];
+  if (kind < TURNS_PURE) return (double)state[0] / (kProducts * kLoops);
+  if (kind == TURNS_OUT) return 512.0 * (double)state[2];
   const bool second = kind == TURNS_MIXED_PURE || kind == TURNS_SINGLE_PURE || kind == TURNS_HELD;
   return (double)state[second] / 1000;
 }
 
 static kv_status point(kvk_bench *b, int kind, kv_error *err) {
-  kvk_point p = kvk_bench_blank(turns[kind].name, "1", kind == TURNS_OUT ? KVK_SIZE : KVK_LATENCY);
+  kvk_point p = kvk_bench_blank(turns[kind].name, kind == TURNS_OUT ? "B" : "1", kind == TURNS_OUT ? KVK_SIZE : KVK_LATENCY);
   turns_args a = {kind, b->arena, b->counters, b->dump};
   unsigned long long state[3] = {0, 0, 0};
   (void)std::snprintf(p.variant, sizeof p.variant, "%s", turns[kind].text);

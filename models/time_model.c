@@ -243,9 +243,9 @@ static bool rows_in_l1(const kvm_question *q) {
   return left >= ALIASED_ROWS * (double)kvm_declared_row_bytes(q->kernel);
 }
 
-/* A matrix unit takes an instruction every so many whole cycles. What a calibration has is its rate over many, with
- * ramps of the clock and ends of loops in it: 5.99 cycles for 6. So near it is that number; further off, rate or
- * clock are not known so well, and their average is kept. */
+/* A matrix unit takes an instruction every so many whole cycles. What a calibration has is its rate over
+ * many, with ramps of the clock and ends of loops in it: 5.99 cycles for 6. So near it is that number;
+ * further off, rate or clock are not known so well, and their average is kept. */
 static const double NEARLY_WHOLE = 0.02;
 static double whole_cycles(double interval) {
   double whole = round(interval);
@@ -278,8 +278,7 @@ static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
          at_once = q->work->aligned ? (double)q->work->side : 1;
   double l2 = fmin(v[KVM_P_L2_RATE] * fmax(1, fmin(at_once, most)), v[KVM_P_LINK_RATE]) / active / clock;
   /* a rate of the chip under load was reached at the clock of matrix instructions */
-  sm.mma_interval =
-      whole_cycles(4096 * 4 / (v[KVM_P_MMA_RATE] / v[KVM_P_MMA_CLOCK]) / x->relief[KVM_MMA]);
+  sm.mma_interval = whole_cycles(4096 * 4 / (v[KVM_P_MMA_RATE] / v[KVM_P_MMA_CLOCK]) / x->relief[KVM_MMA]);
   sm.sfu_interval = 32 * 4 / v[KVM_P_SFU_RATE];
   sm.wave_interval =
       128 / (v[KVM_P_WAVE_RATE] / v[KVM_P_CLOCK]) / x->relief[KVM_L1]; /* cycles, whatever the clock */
