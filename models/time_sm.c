@@ -6,7 +6,7 @@
 /* Operands leave the registers some cycles after issue, once the pipe has taken the instruction in. These
  * cycles and one wavefront's are part of every latency and must not be counted twice. */
 enum { TAKEN_IN = 4 };
-static double later(double a, double b) { /* what later() is for numbers, inline */
+static double later(double a, double b) { /* what fmax() is for numbers, inline */
   return a > b ? a : b;
 }
 static double beyond(const kvm_sm *sm, double latency) {
@@ -64,12 +64,14 @@ typedef struct counter {
   double at[MOST_COUNTS];
 } counter;
 
-/* Who of a scheduler's warps goes next, and when; kept until something changes it. */
+/* Who of a scheduler's warps goes next, and when; kept until something changes it. Of two schedulers the one
+ * with the lesser key issues first: it can earlier, or in the same cycle and issued longest ago. Both are
+ * whole cycles. */
 typedef struct turn {
-  bool known;
   unsigned who;
-  double at;
+  double at, key;
 } turn;
+static const double KEY = 1 << 26; /* more cycles than any run has */
 
 typedef struct machine {
   const kvm_sm *sm;
@@ -80,6 +82,7 @@ typedef struct machine {
   barrier (*bar)[KVM_BARRIERS];   /* by block */
   counter (*count)[KVM_BARRIERS]; /* by block */
   turn next[SCHEDULERS];
+  unsigned stale; /* schedulers, a bit each, whose turn must be found again */
   unsigned last[SCHEDULERS], last_mma[SCHEDULERS]; /* warp that issued last, an mma last */
   double issue[SCHEDULERS], mma[SCHEDULERS], sfu[SCHEDULERS], l1, link, copy; /* when each is free */
   double copy_begun[COPY_QUEUE];                                              /* of the last copies, a ring */
@@ -153,7 +156,7 @@ static void settle(machine *m, warp *w) {
   }
   w->next = w->part < 3 ? &part_of(w)->step[w->at] : NULL;
   w->starved = false;
-  m->next[w->scheduler].known = false;
+  m->stale |= 1u << w->scheduler;
   if (w->next) w->own = own_time(m, w);
   else w->finished = w->ready;
 }
@@ -242,7 +245,7 @@ static void count_up(machine *m, const warp *w, unsigned id, double t) {
     warp *x = &m->w[i];
     if (!x->starved || x->next->barrier != id) continue;
     x->own = own_time(m, x);
-    m->next[x->scheduler].known = false;
+    m->stale |= 1u << x->scheduler;
   }
 }
 
@@ -315,7 +318,7 @@ static void issue(machine *m, warp *w, double t) {
   if (s->op == KVM_COMMIT) w->group[++w->open % GROUPS] = 0;
   if (s->op == KVM_BAR || s->op == KVM_ARRIVE) {
     at_barrier(m, w, s, t);
-    m->next[w->scheduler].known = false;
+    m->stale |= 1u << w->scheduler;
     if (s->op == KVM_BAR) return; /* whoever completes it moves all of them on */
   }
   w->at++;
@@ -359,6 +362,7 @@ static void set_up(machine *m, unsigned resident) {
         m->w[n] =
             (warp){.role = &m->block->role[r], .block = b, .scheduler = n % SCHEDULERS, .leads = i == 0};
   m->warps = n;
+  m->stale = (1u << SCHEDULERS) - 1;
   for (unsigned s = 0; s < SCHEDULERS; s++) m->last[s] = m->last_mma[s] = KVM_MAX_SM_WARPS; /* nobody yet */
   for (unsigned i = 0; i < n; i++) settle(m, &m->w[i]);
 }
@@ -378,29 +382,25 @@ static bool precedes(const machine *m, unsigned x, unsigned y, unsigned schedule
 
 static void find_next(machine *m, unsigned scheduler) {
   turn *n = &m->next[scheduler];
-  *n = (turn){true, 0, STOPPED};
+  *n = (turn){0, STOPPED, STOPPED};
   for (unsigned i = scheduler; i < m->warps; i += SCHEDULERS) {
     if (m->w[i].own > n->at) continue; /* pipes make it no earlier */
     double t = could_issue(m, &m->w[i]);
     if (t < n->at || (t == n->at && t < STOPPED && precedes(m, i, n->who, scheduler)))
-      *n = (turn){true, i, t};
+      *n = (turn){i, t, STOPPED};
   }
+  if (n->at < STOPPED) n->key = n->at * KEY + m->issue[scheduler];
 }
 
-/* The scheduler that issues next: of several the one that issued longest ago. The L1's queue may have grown
- * since its turn was found. */
+/* The scheduler that issues next. The L1's queue may have grown since its turn was found. */
 static unsigned who_is_next(machine *m) {
   for (;;) {
-    unsigned first = 0;
-    for (unsigned s = 0; s < SCHEDULERS; s++) {
-      if (!m->next[s].known) find_next(m, s);
-      if (m->next[s].at < m->next[first].at ||
-          (m->next[s].at == m->next[first].at && m->issue[s] < m->issue[first]))
-        first = s;
-    }
-    turn *n = &m->next[first];
-    if (n->at == STOPPED || could_issue(m, &m->w[n->who]) == n->at) return first;
-    n->known = false;
+    for (; m->stale; m->stale &= m->stale - 1) find_next(m, (unsigned)__builtin_ctz(m->stale));
+    const turn *n = m->next;
+    unsigned a = n[1].key < n[0].key, b = 2 + (n[3].key < n[2].key), first = n[b].key < n[a].key ? b : a;
+    const warp *w = &m->w[n[first].who];
+    if (n[first].at == STOPPED || !w->next->waves || could_issue(m, w) == n[first].at) return first;
+    m->stale = 1u << first;
   }
 }
 
