@@ -15,8 +15,8 @@ static double beyond(const kvm_sm *sm, double latency) {
 /* Wavefronts that may queue before the L1/shared-memory pipe: then its instructions hold the warps up. */
 enum { L1_QUEUE = 64 };
 /* cp.async that may queue before the copy unit: 4 or 8 warps of an H200 issue them at their own pace until 48
- * are out, of which some 14 are done by then (copy_free of roofline calibrate --only=turns). 24 or 48 make no
- * difference to any kernel here. */
+ * are out, of which some 14 are done by then (copies_out of roofline calibrate --only=turns). 24 or 48 make
+ * no difference to any kernel here. */
 enum { COPY_QUEUE = 32 };
 /* Schedulers issue on whole cycles. What is this little after a cycle goes in it: sums of rates are not
  * exact. */
@@ -367,8 +367,9 @@ static void set_up(machine *m, unsigned resident) {
   for (unsigned i = 0; i < n; i++) settle(m, &m->w[i]);
 }
 
-/* Of two warps of a scheduler that could go in the same cycle: whether x goes before y. The matrix unit stays
- * with the warp that used it last, else the warp that issued last goes on, else the younger one goes. */
+/* Of two warps of a scheduler that could go in the same cycle: whether x goes before y. That the matrix unit
+ * stays with an unbroken stream, and that a warp with other instructions between its mma loses it, is what
+ * pairs of warps show (pair_* of roofline calibrate --only=turns). */
 static bool precedes(const machine *m, unsigned x, unsigned y, unsigned scheduler) {
   const warp *a = &m->w[x], *b = &m->w[y];
   unsigned last = m->last[scheduler];

@@ -2,14 +2,17 @@
  * pipes and its share of the L2 and the memory.
  *
  * A warp issues in order. Each of an SM's four schedulers issues one instruction a cycle, on whole cycles,
- * from the warp that can go first; warp w of the SM belongs to scheduler w mod 4. Of several that could go in
- * the same cycle the matrix unit's last user keeps the unit, else the scheduler's last issuer goes on, else
- * the youngest goes. So an unbroken stream of mma keeps the unit from others. Pipes are servers: matrix and
- * special-function unit a scheduler; the L1/shared-memory pipe, 128 B a wavefront; the L2 -> SM link; this
- * SM's share of the memory bandwidth. L2 and memory serve all SMs: one that asks for much at once is served
- * at its link's pace while others pause, but since its first request never had more than its share. A load
- * arrives after the queues before it and the latency of where it hits. So one mechanism gives issue, latency,
- * bandwidth and barrier limits, whichever binds. Times are cycles of the SM clock.
+ * from the warp that can go first; warp w of the SM belongs to scheduler w mod 4. Of several whose mma could
+ * go in the same cycle it is one whose last instruction was an mma too, so that an unbroken stream keeps the
+ * matrix unit; where both are, who had the unit last; where neither is, who has waited longest. Of others it
+ * is the warp that issued last, else the youngest.
+ *
+ * Pipes are servers: matrix and special-function unit a scheduler; the L1/shared-memory pipe, 128 B a
+ * wavefront; the L2 -> SM link; this SM's share of the memory bandwidth. L2 and memory serve all SMs: one
+ * that asks for much at once is served at its link's pace while others pause, but since its first request
+ * never had more than its share. A load arrives after the queues before it and the latency of where it hits.
+ * So one mechanism gives issue, latency, bandwidth and barrier limits, whichever binds. Times are cycles of
+ * the SM clock.
  */
 #ifndef KVM_TIME_SM_H
 #define KVM_TIME_SM_H
