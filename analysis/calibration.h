@@ -77,7 +77,7 @@ typedef struct kva_best {
   bool one_sm;
   size_t row;
 } kva_best;
-#define KVA_BESTS 64
+#define KVA_BESTS 128
 
 /* The ceilings: for each resource and scope the row of the highest median rate. Throttled rows count only
  * where there is no other. Bytes that come from DRAM or L2 cross the L2-to-SM link too, so `link` takes the

@@ -82,6 +82,27 @@ static void take_turn(const target *to, const table *t, const char *name, kvm_pa
   if (i >= 0 && branch >= 0) set(to, p, t->cycles[i] - t->cycles[branch], NAN, NAN);
 }
 
+/* What another instruction beside an mma delays the matrix unit by: three of a kind after each mma, less the
+ * mma alone in the same loop. A program does not say which kinds it has, so the mean stands for all, from the
+ * least to the most. Zero is an answer too: that GPU has no such delay. */
+static void take_delay(const target *to, const table *t) {
+  static const char *const kind[] = {"mma_beside_fadd", "mma_beside_lop3", "mma_beside_ffma"};
+  enum { KINDS = sizeof kind / sizeof *kind, BESIDE = 3 };
+  long alone = row_of(t, "mma_alone", NULL);
+  double sum = 0, least = INFINITY, most = 0;
+  for (int k = 0; k < KINDS; k++) {
+    long i = row_of(t, kind[k], NULL);
+    if (i < 0 || alone < 0) return;
+    double delay = fmax(0, (t->cycles[i] - t->cycles[alone]) / BESIDE);
+    if (!isfinite(delay)) return;
+    sum += delay;
+    least = fmin(least, delay);
+    most = fmax(most, delay);
+  }
+  kvm_timing_set(to->timing, KVM_P_MMA_DELAY, sum / KINDS, least, most, to->about->source);
+  to->about->values++;
+}
+
 static void take_latencies(const target *to, const table *t) {
   static const struct {
     const char *name;
@@ -107,6 +128,7 @@ static void take_latencies(const target *to, const table *t) {
   }
   take_turn(to, t, "chain_mbarrier_test", KVM_P_MBARRIER_LATENCY);
   take_turn(to, t, "hop_mbarrier", KVM_P_MBARRIER_HOP);
+  take_delay(to, t);
   long floor = row_of(t, "timer_floor", NULL), node = row_of(t, "launch_graph_node", NULL),
        eager = row_of(t, "launch_eager", NULL);
   if (floor >= 0) set(to, KVM_P_LAUNCH, t->value[floor], t->low[floor], t->high[floor]);

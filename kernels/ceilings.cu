@@ -32,6 +32,8 @@ static const entry entries[] = {
     {{"chain", "latency inside an SM: fma, ex2, mma, shared, barrier, ...", "dependent chain"},
      kvk_ceil_chain},
     {{"hop", "warp to warp; copies into shared memory; fetching instructions", "latencies"}, kvk_ceil_hop},
+    {{"turns", "a matrix unit between warps and beside other instructions; copies that wait", "turns, ports, queue"},
+     kvk_ceil_turns},
     {{"loaded", "latency of DRAM under load", "queues before DRAM"}, kvk_ceil_loaded},
     {{"launch", "launch overhead, eager and in a graph", "host and front end"}, kvk_ceil_launch},
     {{"gather", "rows by a slot list: row x layout x in flight x footprint", "DRAM pages, TLB, in flight"},

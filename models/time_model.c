@@ -8,12 +8,12 @@
 /* ---- parameters ---- */
 
 static const char *const parameter_names[KVM_PARAMETERS] = {
-    "boost_clock",      "mma_clock",        "l1_latency",        "l2_latency",      "dram_latency",
-    "smem_latency",     "shuffle_latency",  "mma_latency",       "sfu_latency",     "barrier_latency",
-    "ldmatrix_latency", "mbarrier_latency", "mbarrier_hop",      "branch_latency",  "copy_cycles",
-    "mma_rate",         "wave_rate",        "sfu_per_clk_sm",    "sm_link_per_clk", "l2_rate",
-    "link_rate",        "dram_rate",        "memory_line_bytes", "launch",          "next_launch",
-    "model_error"};
+    "boost_clock",      "mma_clock",        "l1_latency",   "l2_latency",        "dram_latency",
+    "smem_latency",     "shuffle_latency",  "mma_latency",  "sfu_latency",       "barrier_latency",
+    "ldmatrix_latency", "mbarrier_latency", "mbarrier_hop", "branch_latency",    "copy_cycles",
+    "mma_delay",        "mma_rate",         "wave_rate",    "sfu_per_clk_sm",    "sm_link_per_clk",
+    "l2_rate",          "link_rate",        "dram_rate",    "memory_line_bytes", "launch",
+    "next_launch",      "model_error"};
 const char *kvm_parameter_name(kvm_parameter p) {
   return parameter_names[p];
 }
@@ -243,6 +243,15 @@ static bool rows_in_l1(const kvm_question *q) {
   return left >= ALIASED_ROWS * (double)kvm_declared_row_bytes(q->kernel);
 }
 
+/* A matrix unit takes an instruction every so many whole cycles. What a calibration has is its rate over
+ * many, with ramps of the clock and ends of loops in it: 5.99 cycles for 6. So near it is that number;
+ * further off, rate or clock are not known so well, and their average is kept. */
+static const double NEARLY_WHOLE = 0.02;
+static double whole_cycles(double interval) {
+  double whole = round(interval);
+  return fabs(interval - whole) <= NEARLY_WHOLE * whole ? whole : interval;
+}
+
 static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
   const double *v = x->v;
   double clock = v[clock_of(q)];
@@ -261,6 +270,7 @@ static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
                .mbarrier_latency = v[KVM_P_MBARRIER_LATENCY],
                .mbarrier_hop = v[KVM_P_MBARRIER_HOP],
                .branch_latency = v[KVM_P_BRANCH_LATENCY],
+               .mma_delay = v[KVM_P_MMA_DELAY],
                .copy_bytes = 512 / v[KVM_P_COPY_CYCLES],
                .line_bytes = v[KVM_P_LINE]};
   /* Blocks side by side want the same rows at about the same time: the L2 delivers each once. */
@@ -268,7 +278,7 @@ static kvm_sm machine_of(const kvm_question *q, const trial *x, double active) {
          at_once = q->work->aligned ? (double)q->work->side : 1;
   double l2 = fmin(v[KVM_P_L2_RATE] * fmax(1, fmin(at_once, most)), v[KVM_P_LINK_RATE]) / active / clock;
   /* a rate of the chip under load was reached at the clock of matrix instructions */
-  sm.mma_interval = 4096 * 4 / (v[KVM_P_MMA_RATE] / v[KVM_P_MMA_CLOCK]) / x->relief[KVM_MMA];
+  sm.mma_interval = whole_cycles(4096 * 4 / (v[KVM_P_MMA_RATE] / v[KVM_P_MMA_CLOCK]) / x->relief[KVM_MMA]);
   sm.sfu_interval = 32 * 4 / v[KVM_P_SFU_RATE];
   sm.wave_interval =
       128 / (v[KVM_P_WAVE_RATE] / v[KVM_P_CLOCK]) / x->relief[KVM_L1]; /* cycles, whatever the clock */
@@ -412,7 +422,8 @@ static bool matters(const kvm_question *q, int p) {
               {KVM_P_MBARRIER_LATENCY, 1u << KVM_AWAIT | 1u << KVM_ASK},
               {KVM_P_MBARRIER_HOP, 1u << KVM_AWAIT},
               {KVM_P_BRANCH_LATENCY, 1u << KVM_JUMP},
-              {KVM_P_COPY_CYCLES, 1u << KVM_CP}};
+              {KVM_P_COPY_CYCLES, 1u << KVM_CP},
+              {KVM_P_MMA_DELAY, 1u << KVM_MMA_OP}};
   const kvm_block *b = &q->kernel->block;
   for (size_t i = 0; i < sizeof only / sizeof *only; i++) {
     if (only[i].p != p) continue;

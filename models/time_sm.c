@@ -6,11 +6,21 @@
 /* Operands leave the registers some cycles after issue, once the pipe has taken the instruction in. These
  * cycles and one wavefront's are part of every latency and must not be counted twice. */
 enum { TAKEN_IN = 4 };
+static double later(double a, double b) { /* what fmax() is for numbers, inline */
+  return a > b ? a : b;
+}
 static double beyond(const kvm_sm *sm, double latency) {
-  return fmax(0, latency - TAKEN_IN - sm->wave_interval);
+  return later(0, latency - TAKEN_IN - sm->wave_interval);
 }
 /* Wavefronts that may queue before the L1/shared-memory pipe: then its instructions hold the warps up. */
 enum { L1_QUEUE = 64 };
+/* cp.async that may queue before the copy unit: 4 or 8 warps of an H200 issue them at their own pace until 48
+ * are out, of which some 14 are done by then (copies_out of roofline calibrate --only=turns). 24 or 48 change
+ * the mean error of all measured points by 0.1 %. */
+enum { COPY_QUEUE = 32 };
+/* Schedulers issue on whole cycles. What is this little after a cycle goes in it: sums of rates are not
+ * exact. */
+static const double AFTER = 0.02;
 enum {
   SCHEDULERS = 4,
   MOST_WARM = 40,
@@ -40,8 +50,8 @@ typedef struct warp {
   bool starved; /* at an await that is not counted up yet */
   double finished;
   const kvm_step *next; /* NULL: done */
+  bool streams;         /* its last instruction was an mma */
   double own;           /* earliest time for it by the warp's own stalls, marks and groups */
-  double issued;        /* last issue: of several that could go, the one that waited longest goes */
 } warp;
 
 typedef unsigned barrier; /* warps that have arrived */
@@ -54,15 +64,29 @@ typedef struct counter {
   double at[MOST_COUNTS];
 } counter;
 
+/* Who of a scheduler's warps goes next, and when; kept until something changes it. Of two schedulers the one
+ * with the lesser key issues first: it can earlier, or in the same cycle and issued longest ago. Both are
+ * whole cycles. */
+typedef struct turn {
+  unsigned who;
+  double at, key;
+} turn;
+static const double KEY = 1 << 26; /* more cycles than any run has */
+
 typedef struct machine {
   const kvm_sm *sm;
   const kvm_block *block;
   kvm_misses misses;
   unsigned warps, per_block;
   warp w[KVM_MAX_SM_WARPS];
-  barrier (*bar)[KVM_BARRIERS];                                               /* by block */
-  counter (*count)[KVM_BARRIERS];                                             /* by block */
+  barrier (*bar)[KVM_BARRIERS];   /* by block */
+  counter (*count)[KVM_BARRIERS]; /* by block */
+  turn next[SCHEDULERS];
+  unsigned stale; /* schedulers, a bit each, whose turn must be found again */
+  unsigned last[SCHEDULERS], last_mma[SCHEDULERS]; /* warp that issued last, an mma last */
   double issue[SCHEDULERS], mma[SCHEDULERS], sfu[SCHEDULERS], l1, link, copy; /* when each is free */
+  double copy_begun[COPY_QUEUE];                                              /* of the last copies, a ring */
+  unsigned copies;
   double l2,
       dram; /* when this SM's share will have served what it asked for; below 0: nothing asked for yet */
   double busy_issue, busy_mma, busy_l1, busy_link, busy_l2, busy_dram, busy_copy,
@@ -115,8 +139,8 @@ static double own_time(const machine *m, warp *w) {
     if (s->waits >> i & 1 && w->arrived[i] > t) t = w->arrived[i];
   if (s->op == KVM_GROUP)
     for (unsigned back = s->count; back < GROUPS && back < w->open; back++)
-      t = fmax(t, w->group[(w->open - 1 - back) % GROUPS]);
-  if (s->op == KVM_AWAIT) t = fmax(t, counted(m, w, &w->starved));
+      t = later(t, w->group[(w->open - 1 - back) % GROUPS]);
+  if (s->op == KVM_AWAIT) t = later(t, counted(m, w, &w->starved));
   return t;
 }
 
@@ -132,6 +156,7 @@ static void settle(machine *m, warp *w) {
   }
   w->next = w->part < 3 ? &part_of(w)->step[w->at] : NULL;
   w->starved = false;
+  m->stale |= 1u << w->scheduler;
   if (w->next) w->own = own_time(m, w);
   else w->finished = w->ready;
 }
@@ -139,11 +164,11 @@ static void settle(machine *m, warp *w) {
 /* When warp w could issue its next instruction. */
 static double could_issue(const machine *m, const warp *w) {
   if (!w->next || w->waiting || w->starved) return STOPPED;
-  double t = w->own > m->issue[w->scheduler] ? w->own : m->issue[w->scheduler], pipe = 0;
+  double t = later(w->own, m->issue[w->scheduler]), pipe = 0;
   if (w->next->op == KVM_MMA_OP) pipe = m->mma[w->scheduler];
   else if (w->next->op == KVM_SFU) pipe = m->sfu[w->scheduler];
   else if (w->next->waves) pipe = m->l1 - TAKEN_IN - L1_QUEUE * m->sm->wave_interval;
-  return t > pipe ? t : pipe;
+  return ceil(later(t, pipe) - AFTER);
 }
 
 /* Where service is counted: tiles alone tell the steady state. */
@@ -153,7 +178,7 @@ static double *count_in(machine *m, const warp *w, double *busy) {
 
 /* A server that is free at *free serves `cycles` for a customer of time t; returns when it is done. */
 static double serve(double *free, double t, double cycles, double *busy) {
-  *free = fmax(*free, t) + cycles;
+  *free = later(*free, t) + cycles;
   *busy += cycles;
   return *free;
 }
@@ -162,7 +187,7 @@ static double serve(double *free, double t, double cycles, double *busy) {
 static double serve_shared(double *due, double t, double cycles, double *busy) {
   *due = (*due < 0 ? t : *due) + cycles;
   *busy += cycles;
-  return fmax(t, *due);
+  return later(t, *due);
 }
 
 /* When a load's data has arrived; t is when its wavefronts have passed the L1. */
@@ -180,18 +205,18 @@ static double fetch(machine *m, warp *w, const kvm_step *s, double t) {
   }
   double at = serve(&m->link, t, s->bytes / sm->link_bytes, count_in(m, w, &m->busy_link));
   if (sm->l2_bytes > 0)
-    at = fmax(at, serve_shared(&m->l2, t, s->bytes / sm->l2_bytes, count_in(m, w, &m->busy_l2)));
+    at = later(at, serve_shared(&m->l2, t, s->bytes / sm->l2_bytes, count_in(m, w, &m->busy_l2)));
   if (!memory) return at + beyond(sm, sm->l2_latency);
   /* a slot number is there with the first bytes; its line keeps the memory busy all the same */
   double bytes = s->bytes;
-  if (s->where == KVM_INDEX) bytes = w->leads ? fmax(s->bytes, sm->line_bytes) : 0;
+  if (s->where == KVM_INDEX) bytes = w->leads ? later(s->bytes, sm->line_bytes) : 0;
   double done = serve_shared(&m->dram, t, bytes / sm->dram_bytes, count_in(m, w, &m->busy_dram));
-  if (s->where == KVM_INDEX) done = fmax(t, done - bytes / sm->dram_bytes);
-  return fmax(at, done) + beyond(sm, sm->dram_latency);
+  if (s->where == KVM_INDEX) done = later(t, done - bytes / sm->dram_bytes);
+  return later(at, done) + beyond(sm, sm->dram_latency);
 }
 
 static void set_mark(warp *w, unsigned mark, double t) {
-  if (mark < KVM_MARKS) w->arrived[mark] = fmax(w->arrived[mark], t);
+  if (mark < KVM_MARKS) w->arrived[mark] = later(w->arrived[mark], t);
 }
 
 static void at_barrier(machine *m, warp *w, const kvm_step *s, double t) {
@@ -204,7 +229,7 @@ static void at_barrier(machine *m, warp *w, const kvm_step *s, double t) {
     warp *x = &m->w[i];
     if (!x->next || !x->waiting || x->next->barrier != s->barrier) continue;
     x->waiting = false;
-    x->ready = fmax(x->ready, t + m->sm->barrier_latency);
+    x->ready = later(x->ready, t + m->sm->barrier_latency);
     x->at++;
     settle(m, x);
   }
@@ -214,19 +239,45 @@ static void at_barrier(machine *m, warp *w, const kvm_step *s, double t) {
 static void count_up(machine *m, const warp *w, unsigned id, double t) {
   counter *c = &m->count[w->block][id];
   if (c->n == MOST_COUNTS) return;
-  c->at[c->n] = c->n ? fmax(c->at[c->n - 1], t) : t;
+  c->at[c->n] = c->n ? later(c->at[c->n - 1], t) : t;
   c->n++;
   for (unsigned i = w->block * m->per_block; i < (w->block + 1) * m->per_block; i++) {
     warp *x = &m->w[i];
-    if (x->starved && x->next->barrier == id) x->own = own_time(m, x);
+    if (!x->starved || x->next->barrier != id) continue;
+    x->own = own_time(m, x);
+    m->stale |= 1u << x->scheduler;
   }
 }
 
 static double shared_latency(const kvm_sm *sm, kvm_op op) {
   return op == KVM_SHFL   ? beyond(sm, sm->shuffle_latency)
-         : op == KVM_LDSM ? fmax(0, beyond(sm, sm->ldmatrix_latency) - 3 * sm->wave_interval)
+         : op == KVM_LDSM ? later(0, beyond(sm, sm->ldmatrix_latency) - 3 * sm->wave_interval)
          : op == KVM_LDS  ? beyond(sm, sm->shared_latency)
                           : 0;
+}
+
+/* An mma keeps the unit for its interval; any other instruction delays the unit by what its operands take of
+ * the registers' ports. The part of a cycle that an mma waits for the next whole one is not lost to the unit.
+ */
+static void use_matrix_unit(machine *m, const warp *w, double t, double slots) {
+  double *free = &m->mma[w->scheduler];
+  if (w->next->op != KVM_MMA_OP) {
+    *free = later(*free, t) + slots * m->sm->mma_delay;
+    return;
+  }
+  m->last_mma[w->scheduler] = (unsigned)(w - m->w);
+  (void)serve(free, *free > t - 1 ? *free : t, m->sm->mma_interval, count_in(m, w, &m->busy_mma));
+}
+
+/* The copy unit holds an instruction's operands until it has done with it, and its warp only while the queue
+ * is full. Returns when it is done. */
+static double copy(machine *m, warp *w, const kvm_step *s, double t) {
+  double cycles = s->bytes / m->sm->copy_bytes * kvm_copy_passes(s);
+  double done = serve(&m->copy, t, cycles, count_in(m, w, &m->busy_copy));
+  double *begun = &m->copy_begun[m->copies++ % COPY_QUEUE];
+  w->ready = later(w->ready, *begun);
+  *begun = done - cycles;
+  return done;
 }
 
 static void issue(machine *m, warp *w, double t) {
@@ -234,25 +285,19 @@ static void issue(machine *m, warp *w, double t) {
   const kvm_step *s = w->next;
   double arrives = t + TAKEN_IN, read = t + TAKEN_IN, slots = s->op == KVM_GROUP ? 1 : s->count;
   m->issue[w->scheduler] = t + slots;
+  m->last[w->scheduler] = (unsigned)(w - m->w);
   if (w->part == 1) m->busy_issue += slots;
   w->ready = t + s->cycles;
-  w->issued = t;
-  if (s->op == KVM_MMA_OP) {
-    (void)serve(&m->mma[w->scheduler], t, sm->mma_interval, count_in(m, w, &m->busy_mma));
-    arrives = t + sm->mma_latency;
-  } else if (s->op == KVM_SFU) {
+  w->streams = s->op == KVM_MMA_OP;
+  use_matrix_unit(m, w, t, slots);
+  if (s->op == KVM_MMA_OP) arrives = t + sm->mma_latency;
+  else if (s->op == KVM_SFU) {
     (void)serve(&m->sfu[w->scheduler], t, sm->sfu_interval, &m->uncounted);
     arrives = t + sm->sfu_latency;
   } else if (s->waves) {
     read = serve(&m->l1, t + TAKEN_IN, s->waves * sm->wave_interval, count_in(m, w, &m->busy_l1));
     arrives = read;
-    /* the copy unit holds an instruction's operands until it has done with it, and its warp until it begins
-     */
-    if (s->op == KVM_CP && sm->copy_bytes > 0) {
-      double cycles = s->bytes / sm->copy_bytes * kvm_copy_passes(s);
-      read = serve(&m->copy, read, cycles, count_in(m, w, &m->busy_copy));
-      w->ready = fmax(w->ready, read - cycles);
-    }
+    if (s->op == KVM_CP && sm->copy_bytes > 0) read = copy(m, w, s, read);
     if (s->op == KVM_LDG || s->op == KVM_CP) arrives = fetch(m, w, s, read);
     else if (s->op == KVM_STG)
       (void)serve(&m->link, read, s->bytes / sm->link_bytes, count_in(m, w, &m->busy_link));
@@ -260,19 +305,20 @@ static void issue(machine *m, warp *w, double t) {
   }
   if (s->op == KVM_AWAIT || s->op == KVM_ASK) {
     arrives = t + sm->mbarrier_latency;
-    if (s->set == KVM_NO_MARK) w->ready = fmax(w->ready, arrives);
+    if (s->set == KVM_NO_MARK) w->ready = later(w->ready, arrives);
   }
-  if (s->op == KVM_JUMP) w->ready = fmax(w->ready, t + sm->branch_latency);
+  if (s->op == KVM_JUMP) w->ready = later(w->ready, t + sm->branch_latency);
   set_mark(w, s->set, arrives);
   set_mark(w, s->read, read);
-  if (s->op == KVM_CP) w->landed = fmax(w->landed, arrives);
+  if (s->op == KVM_CP) w->landed = later(w->landed, arrives);
   if (s->op == KVM_POST) count_up(m, w, s->barrier, t + TAKEN_IN);
-  if (s->op == KVM_LAND) count_up(m, w, s->barrier, fmax(t + TAKEN_IN, w->landed));
+  if (s->op == KVM_LAND) count_up(m, w, s->barrier, later(t + TAKEN_IN, w->landed));
   if (s->op == KVM_AWAIT) w->awaited[s->barrier]++;
-  if (s->op == KVM_CP) w->group[w->open % GROUPS] = fmax(w->group[w->open % GROUPS], arrives);
+  if (s->op == KVM_CP) w->group[w->open % GROUPS] = later(w->group[w->open % GROUPS], arrives);
   if (s->op == KVM_COMMIT) w->group[++w->open % GROUPS] = 0;
   if (s->op == KVM_BAR || s->op == KVM_ARRIVE) {
     at_barrier(m, w, s, t);
+    m->stale |= 1u << w->scheduler;
     if (s->op == KVM_BAR) return; /* whoever completes it moves all of them on */
   }
   w->at++;
@@ -316,42 +362,74 @@ static void set_up(machine *m, unsigned resident) {
         m->w[n] =
             (warp){.role = &m->block->role[r], .block = b, .scheduler = n % SCHEDULERS, .leads = i == 0};
   m->warps = n;
+  m->stale = (1u << SCHEDULERS) - 1;
+  for (unsigned s = 0; s < SCHEDULERS; s++) m->last[s] = m->last_mma[s] = KVM_MAX_SM_WARPS; /* nobody yet */
   for (unsigned i = 0; i < n; i++) settle(m, &m->w[i]);
+}
+
+/* Of two warps of a scheduler that could go in the same cycle: whether x goes before y. That the matrix unit
+ * stays with an unbroken stream, and that a warp with other instructions between its mma loses it, is what
+ * pairs of warps show (pair_* of roofline calibrate --only=turns). */
+static bool precedes(const machine *m, unsigned x, unsigned y, unsigned scheduler) {
+  const warp *a = &m->w[x], *b = &m->w[y];
+  unsigned last = m->last[scheduler];
+  if (a->next->op == KVM_MMA_OP && b->next->op == KVM_MMA_OP) {
+    if (a->streams != b->streams) return a->streams;
+    if (a->streams) last = m->last_mma[scheduler];
+    else if (a->own != b->own) return a->own < b->own;
+  }
+  return x == last || (y != last && x > y);
+}
+
+static void find_next(machine *m, unsigned scheduler) {
+  turn *n = &m->next[scheduler];
+  *n = (turn){0, STOPPED, STOPPED};
+  for (unsigned i = scheduler; i < m->warps; i += SCHEDULERS) {
+    if (m->w[i].own > n->at) continue; /* pipes make it no earlier */
+    double t = could_issue(m, &m->w[i]);
+    if (t < n->at || (t == n->at && t < STOPPED && precedes(m, i, n->who, scheduler)))
+      *n = (turn){i, t, STOPPED};
+  }
+  if (n->at < STOPPED) n->key = n->at * KEY + m->issue[scheduler];
+}
+
+/* The scheduler that issues next. The L1's queue may have grown since its turn was found. */
+static unsigned who_is_next(machine *m) {
+  for (;;) {
+    for (; m->stale; m->stale &= m->stale - 1) find_next(m, (unsigned)__builtin_ctz(m->stale));
+    const turn *n = m->next;
+    unsigned a = n[1].key < n[0].key, b = 2 + (n[3].key < n[2].key), first = n[b].key < n[a].key ? b : a;
+    const warp *w = &m->w[n[first].who];
+    if (n[first].at == STOPPED || !w->next->waves || could_issue(m, w) == n[first].at) return first;
+    m->stale = 1u << first;
+  }
 }
 
 /* Issues until all are done; KV_ERR_INPUT where nobody can go on. */
 static kv_status run_all(machine *m, kv_error *err) {
   for (;;) {
-    unsigned first = 0, done = 0;
-    double best = STOPPED;
-    for (unsigned i = 0; i < m->warps; i++) {
-      done += !m->w[i].next;
-      if (m->w[i].own > best) continue; /* pipes make it no earlier */
-      double t = could_issue(m, &m->w[i]);
-      if (t < best || (t == best && t < STOPPED && m->w[i].issued < m->w[first].issued)) {
-        best = t;
-        first = i;
-      }
-    }
-    if (best < STOPPED) issue(m, &m->w[first], best);
-    else if (done == m->warps) return KV_OK;
-    else
+    const turn *n = &m->next[who_is_next(m)];
+    if (n->at == STOPPED) break;
+    issue(m, &m->w[n->who], n->at);
+  }
+  for (unsigned i = 0; i < m->warps; i++)
+    if (m->w[i].next)
       return kv_fail(err, KV_ERR_INPUT,
                      "program: a barrier that not all of its warps reach: nobody can go on");
-  }
+  return KV_OK;
 }
 
 /* Warps that no barrier holds together drift apart, and their own paces underrate a full queue: no tile can
  * take less than its service on any unit. */
 static void read_out(const machine *m, kvm_sm_time *time) {
   const double busy[5] = {m->busy_issue / SCHEDULERS, m->busy_mma / SCHEDULERS, m->busy_l1,
-                          fmax(fmax(m->busy_link, m->busy_l2), m->busy_copy), m->busy_dram};
+                          later(later(m->busy_link, m->busy_l2), m->busy_copy), m->busy_dram};
   double *share[5] = {&time->issue, &time->mma, &time->l1, &time->link, &time->dram}, end = 0;
   time->tile = (m->tile_end[m->warm + m->counted] - m->tile_end[m->warm]) / m->warps / m->counted;
-  for (int k = 0; k < 5; k++) time->tile = fmax(time->tile, busy[k] / m->tiles);
+  for (int k = 0; k < 5; k++) time->tile = later(time->tile, busy[k] / m->tiles);
   for (int k = 0; k < 5; k++) *share[k] = time->tile > 0 ? busy[k] / m->tiles / time->tile : 0;
-  for (unsigned i = 0; i < m->warps; i++) end = fmax(end, m->w[i].finished);
-  time->once = fmax(0, end - m->tiles * time->tile);
+  for (unsigned i = 0; i < m->warps; i++) end = later(end, m->w[i].finished);
+  time->once = later(0, end - m->tiles * time->tile);
 }
 
 kv_status kvm_sm_run(const kvm_sm *sm, const kvm_block *block, unsigned resident, kvm_misses misses,

@@ -1,13 +1,18 @@
 /* time_sm.h - one SM running the warps of its resident blocks, instruction by instruction, against its own
  * pipes and its share of the L2 and the memory.
  *
- * A warp issues in order. Each of an SM's four schedulers issues one instruction a cycle, from the warp that
- * can go first; warp w of the SM belongs to scheduler w mod 4. Pipes are servers: matrix and special-function
- * unit a scheduler; the L1/shared-memory pipe, 128 B a wavefront; the L2 -> SM link; this SM's share of the
- * memory bandwidth. L2 and memory serve all SMs: one that asks for much at once is served at its link's pace
- * while others pause, but since its first request never had more than its share. A load arrives after the
- * queues before it and the latency of where it hits. So one mechanism gives issue, latency, bandwidth and
- * barrier limits, whichever binds. Times are cycles of the SM clock.
+ * A warp issues in order. Each of an SM's four schedulers issues one instruction a cycle, on whole cycles,
+ * from the warp that can go first; warp w of the SM belongs to scheduler w mod 4. Of several whose mma could
+ * go in the same cycle it is one whose last instruction was an mma too, so that an unbroken stream keeps the
+ * matrix unit; where both are, who had the unit last; where neither is, who has waited longest. Of others it
+ * is the warp that issued last, else the youngest.
+ *
+ * Pipes are servers: matrix and special-function unit a scheduler; the L1/shared-memory pipe, 128 B a
+ * wavefront; the L2 -> SM link; this SM's share of the memory bandwidth. L2 and memory serve all SMs: one
+ * that asks for much at once is served at its link's pace while others pause, but since its first request
+ * never had more than its share. A load arrives after the queues before it and the latency of where it hits.
+ * So one mechanism gives issue, latency, bandwidth and barrier limits, whichever binds. Times are cycles of
+ * the SM clock.
  */
 #ifndef KVM_TIME_SM_H
 #define KVM_TIME_SM_H
@@ -26,15 +31,16 @@ typedef struct kvm_sm {
   double mbarrier_hop;     /* from an arrival to the first instruction of the warp that waited for it */
   double branch_latency;   /* from a branch that is taken to the warp's next instruction */
   double mma_interval;     /* between two mma of one scheduler */
-  double sfu_interval;     /* between two sfu of one scheduler */
-  double wave_interval;    /* a wavefront of the L1/shared-memory pipe */
-  double link_bytes;       /* B a cycle over this SM's link */
+  double mma_delay;     /* of a scheduler's matrix unit by each other instruction of the scheduler; 0: none */
+  double sfu_interval;  /* between two sfu of one scheduler */
+  double wave_interval; /* a wavefront of the L1/shared-memory pipe */
+  double link_bytes;    /* B a cycle over this SM's link */
   double
       l2_bytes; /* B a cycle, this SM's share of the L2; other SMs' use and sharing included; 0: no limit */
   double dram_bytes; /* the same of the memory, for rows */
-  double copy_bytes;    /* B a cycle that this SM's cp.async can move; 0: the link's */
-  double rows_in_l1;    /* 1: where no row misses, those by ldg lie in the L1 (cp passes it by); 0: in the L2 */
-  double line_bytes;    /* memory hands out at least this much: the next indices of a line come from L2 */
+  double copy_bytes; /* B a cycle that this SM's cp.async can move; 0: the link's */
+  double rows_in_l1; /* 1: where no row misses, those by ldg lie in the L1 (cp passes it by); 0: in the L2 */
+  double line_bytes; /* memory hands out at least this much: the next indices of a line come from L2 */
 } kvm_sm;
 
 /* One kind of warps of a block. All kinds make the same number of tiles. */

@@ -3,8 +3,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
+#include "calibration.h"
 #include "kv_test.h"
 #include "time_calibrate.h"
 #include "time_model.h"
@@ -146,6 +148,79 @@ static void hops_are_calibrated(void) {
   CU_ASSERT_DOUBLE_EQUAL(t.p[KVM_P_COPY_CYCLES].value, 4.26, 0.01);
 }
 
+/* The H200's calibration with cycles of these four loops beside; NaN: without that one. */
+static kvm_timing timing_with(double alone, double fadd, double lop3, double ffma) {
+  const struct {
+    const char *name;
+    double cycles;
+  } of[] = {{"mma_alone", alone}, {"mma_beside_fadd", fadd}, {"mma_beside_lop3", lop3}, {"mma_beside_ffma", ffma}};
+  const kvm_gpu *gpu;
+  kva_calibration c;
+  kva_calibrated about;
+  CU_ASSERT_EQUAL_FATAL(kvm_gpus_find(&gpus, "h200", &gpu, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kva_calibration_read(kv_source("models/measured/h200-ceilings.h5"), &c, NULL), KV_OK);
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    kvk_point p = {.kind = KVK_LATENCY, .unit = "1", .one_sm = true, .work = 1, .load = NAN, .samples = 1};
+    (void)snprintf(p.name, sizeof p.name, "%s", of[i].name);
+    p.cycles = of[i].cycles;
+    p.seconds[0] = of[i].cycles / 1.755e9;
+    p.state = c.row[0].point.state;
+    if (!isnan(p.cycles)) CU_ASSERT_EQUAL(kva_calibration_add(&c, &p, NULL), KV_OK);
+  }
+  CU_ASSERT_EQUAL_FATAL(kva_calibration_write(&c, kv_tmp("turns.h5"), "x", NULL), KV_OK);
+  kva_calibration_free(&c);
+  kvm_roofs roofs = kvm_roofs_of(gpu);
+  kvm_timing t = kvm_timing_of(gpu, kvm_pipes_find(&pipes, 90), &roofs);
+  CU_ASSERT_EQUAL_FATAL(kva_time_calibrate(kv_tmp("turns.h5"), &t, &roofs, &about, NULL), KV_OK);
+  return t;
+}
+
+static void the_delay_is_calibrated(void) {
+  const kvm_estimate known = timing_with(7, NAN, 10.2, 11.2).p[KVM_P_MMA_DELAY]; /* one is missing: of pipes/sm_90.ini */
+  CU_ASSERT_DOUBLE_EQUAL(known.value, 1.06, 1e-9);
+  CU_ASSERT(known.kind == KVM_MEASURED && known.low > 0.7 && known.high < 1.5);
+  kvm_estimate e = timing_with(7, 7 + 3 * 0.5, 7 + 3 * 1.0, 7 + 3 * 1.8).p[KVM_P_MMA_DELAY];
+  CU_ASSERT_DOUBLE_EQUAL(e.value, 1.1, 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(e.low, 0.5, 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(e.high, 1.8, 1e-9);
+  CU_ASSERT(e.kind == KVM_MEASURED && strstr(e.source, "turns.h5"));
+  e = timing_with(7, 7, 6.9, 7).p[KVM_P_MMA_DELAY]; /* a GPU without it */
+  CU_ASSERT(e.value == 0 && e.low == 0 && e.high == 0 && e.kind == KVM_MEASURED);
+  for (int sm = 80; sm <= 120; sm += 40) { /* where nobody measured it: anything from nothing to two cycles */
+    const kvm_gpu *gpu;
+    CU_ASSERT_EQUAL_FATAL(kvm_gpus_find(&gpus, sm == 80 ? "a100" : "sm_120", &gpu, NULL), KV_OK);
+    kvm_roofs roofs = kvm_roofs_of(gpu);
+    e = kvm_timing_of(gpu, kvm_pipes_find(&pipes, sm), &roofs).p[KVM_P_MMA_DELAY];
+    CU_ASSERT(e.kind == KVM_ASSUMED && e.value == 1 && e.low == 0 && e.high == 2);
+  }
+}
+
+/* Rates of a calibration give 5.99 cycles for 6; what a per cent of the rate changes is rounding, and no time. */
+static void the_matrix_unit_takes_whole_cycles(void) {
+  const kvm_gpu *gpu;
+  kvm_verify p = kvm_verify_default(131072);
+  p.heads = 64;
+  CU_ASSERT_EQUAL_FATAL(kvm_gpus_find(&gpus, "h200", &gpu, NULL), KV_OK);
+  const kvm_declared *k =
+      kvm_declared_for(&declared, "split_verify", 90, 0, &p, kvm_gpu_number(gpu, "smem_per_block_optin"));
+  CU_ASSERT_PTR_NOT_NULL_FATAL(k);
+  kvm_work w = kvm_declared_work(k, &p, gpu);
+  kvm_useful u = kvm_structure_useful(&k->structure, &p);
+  double time[4];
+  static const double interval[4] = {6, 5.95, 6.05, 6.4};
+  for (int i = 0; i < 4; i++) {
+    kvm_timing t = timing_with(7, 10, 10, 10);
+    kvm_time_memo memo = {0};
+    kvm_prediction out;
+    t.p[KVM_P_MMA_RATE].value = 4096 * 4 / interval[i] * t.p[KVM_P_MMA_CLOCK].value;
+    const kvm_question q = {k, &p, &w, &u, &t, 1, false, false};
+    CU_ASSERT_EQUAL(kvm_predict(&q, &memo, &out, NULL), KV_OK);
+    time[i] = out.whole;
+    kvm_time_memo_free(&memo);
+  }
+  CU_ASSERT(time[0] > 0 && time[0] == time[1] && time[0] == time[2] && time[3] > time[0]);
+}
+
 static void predictions_are_quick(void) {
   struct timespec from, to;
   for (int k = 0; k < KERNELS; k++) {
@@ -169,6 +244,7 @@ void suite_time_kernels(void) {
       {"tokens", more_tokens_take_longer}, {"rows", more_rows_take_longer},
       {"batch", a_batch_is_shared_out},    {"merge", the_merge_is_part_of_it},
       {"GPUs", every_gpu_gets_a_time},     {"calibrated hops", hops_are_calibrated},
+      {"delay", the_delay_is_calibrated},  {"whole cycles", the_matrix_unit_takes_whole_cycles},
       {"quick", predictions_are_quick},    {NULL, NULL}};
   kv_suite("time_kernels", cases);
 }

@@ -257,6 +257,87 @@ static void shares_bind_on_average(void) {
                          tile_of(&base, 8, "ldg16.row>a alu<a", KVM_WARM), 64);
 }
 
+/* ---- who goes, and what delays the matrix unit ---- */
+
+/* Cycles a tile of two warps of one scheduler, which meet after each tile. */
+static double pair_of(const kvm_sm *sm, const char *a, const char *b) {
+  kvm_block block = {.roles = 3};
+  kvm_sm_time t = {0};
+  const char *text[3] = {a, "bar", b};
+  char tile[3][4000];
+  for (int r = 0; r < 3; r++) {
+    block.role[r].warps = r == 1 ? 3 : 1; /* warps 1 to 3 keep the other schedulers */
+    (void)snprintf(tile[r], sizeof tile[r], "%s%s", text[r], r == 1 ? "" : " bar");
+    CU_ASSERT_EQUAL_FATAL(kvm_program_parse(tile[r], &block.role[r].tile, NULL), KV_OK);
+  }
+  CU_ASSERT_EQUAL(kvm_sm_run(sm, &block, 1, KVM_WARM, &t, NULL), KV_OK);
+  kvm_block_free(&block);
+  return t.tile - sm->barrier_latency;
+}
+
+/* A stream of 48 mma and then 1000 cycles of its own; beside it 96 mma with an instruction after each. */
+static void an_unbroken_stream_keeps_the_unit(void) {
+  kvm_sm sm = base;
+  sm.mma_interval = 6;
+  double beside = pair_of(&sm, "47( mma:6 ) mma alu:1000", "96( mma:3 alu:3 )");
+  CU_ASSERT_DOUBLE_EQUAL(beside, 47 * 6 + 1 + 1000, 20); /* as if alone; shared it would be 48 * 12 + 1000 */
+  double broken = pair_of(&sm, "48( mma:3 alu:3 ) alu:1000", "96( mma:3 alu:3 )");
+  CU_ASSERT(broken > 48 * 12 - 30 + 1000); /* equal ones share it */
+  double both = pair_of(&sm, "48( mma:6 )", "48( mma:6 )");
+  CU_ASSERT_DOUBLE_EQUAL(both, 96 * 6, 6); /* nothing is lost between them */
+}
+
+/* Steps of 12 mma and some 37 cycles of other things, as machine code has them: alone behind the mma, or with ffma between.
+ * Cycles a step of both warps on an H200 (2026-11-29, steps of roofline calibrate --only=turns): pure beside pure 155 and 155;
+ * pure 132 beside 397 of mixed; pure 144 beside 216 of single; single beside single 185 and 185. So both are done at the same
+ * time after 1 and 1 steps, 3 and 1, 3 and 2, 1 and 1. */
+#define REST " alu*4:12 sts4^a alu:13 alu:5<a "
+#define PURE "alu:5 11( mma:6 ) mma" REST
+#define MIXED "alu*3:7 5( mma:3 alu:3 mma alu*2:5 ) mma:3 alu:3 mma alu*19:70 alu>a alu*2:4 alu*3:10<a sts4^a alu:13 alu:5<a "
+#define SINGLE "alu*2:6 mma alu*2:5 3( mma:3 alu:3 mma alu*2:5 ) 4( mma:6 ) mma" REST
+static void pairs_take_what_they_take(void) {
+  static const struct {
+    const char *a, *b;
+    double cycles;
+  } pair[] = {{PURE PURE PURE PURE, PURE PURE PURE PURE, 4 * 155},
+              {PURE PURE PURE PURE PURE PURE, MIXED MIXED, 2 * 397},
+              {PURE PURE PURE PURE PURE PURE, SINGLE SINGLE SINGLE SINGLE, 2 * 432},
+              {SINGLE SINGLE SINGLE SINGLE, SINGLE SINGLE SINGLE SINGLE, 4 * 185}};
+  kvm_sm sm = base;
+  sm.mma_interval = 6;
+  sm.mma_delay = 1.06;
+  sm.shared_latency = 23;
+  for (size_t i = 0; i < sizeof pair / sizeof *pair; i++) {
+    double ab = pair_of(&sm, pair[i].a, pair[i].b), ba = pair_of(&sm, pair[i].b, pair[i].a);
+    if (getenv("KVROOF_VERBOSE")) printf("pair %zu: %g and %g, measured %g\n", i, ab, ba, pair[i].cycles);
+    CU_ASSERT(fabs(ab / pair[i].cycles - 1) < 0.15 && fabs(ba / pair[i].cycles - 1) < 0.15);
+  }
+}
+
+static void others_delay_the_matrix_unit(void) {
+  kvm_sm sm = base;
+  sm.mma_interval = 6;
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 1, "100( mma:3 alu*3:3 )", KVM_WARM), 100 * 6, 1e-9);
+  sm.mma_delay = 1.06; /* parts of a cycle add up: 9.18 an mma, not 10 */
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 1, "100( mma:3 alu*3:3 )", KVM_WARM), 100 * (6 + 3 * 1.06), 2);
+  CU_ASSERT_DOUBLE_EQUAL(pair_of(&sm, "100( mma:3 alu*3:3 )", "100( mma:3 alu*3:3 )"), 200 * (6 + 3 * 1.06), 20);
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 1, "100( mma:6 )", KVM_WARM), 100 * 6, 1e-9); /* alone: none */
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 1, "100( alu )", KVM_WARM), 100, 1e-9);       /* who has no mma does not care */
+  sm.mma_interval = 6.5; /* issued at whole cycles, as often as the unit takes them */
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 1, "100( mma )", KVM_WARM), 650, 1);
+}
+
+/* A copy takes the unit 64 cycles here. 32 may wait; the warp that asks for more is held until the first of those has begun. */
+static void copies_hold_their_warp_when_the_queue_is_full(void) {
+  kvm_sm sm = base;
+  sm.copy_bytes = 8;
+#define THREE_THOUSAND " alu:1000 alu:1000 alu:1000"
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 1, "16( cp16.row:4 )" THREE_THOUSAND, KVM_WARM), 16 * 4 + 3000, 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(tile_of(&sm, 1, "32( cp16.row:4 )" THREE_THOUSAND, KVM_WARM), 32 * 4 + 3000, 1e-9);
+  double more = tile_of(&sm, 1, "36( cp16.row:4 )" THREE_THOUSAND, KVM_WARM);
+  CU_ASSERT_DOUBLE_EQUAL(more, 3 * 64 + 3000, 16); /* after the 36th its warp goes on when the 4th begins */
+}
+
 void suite_time_walk(void) {
   static const kv_test_case cases[] = {{"paths", paths_follow_the_hints},
                                        {"rare paths", rare_paths_and_early_ends_are_taken_when_told},
@@ -265,6 +346,10 @@ void suite_time_walk(void) {
                                        {"branches", branches_and_asking_cost_what_they_cost},
                                        {"hops", arrivals_hop},
                                        {"shares", shares_bind_on_average},
+                                       {"turns", an_unbroken_stream_keeps_the_unit},
+                                       {"pairs", pairs_take_what_they_take},
+                                       {"delay", others_delay_the_matrix_unit},
+                                       {"copy queue", copies_hold_their_warp_when_the_queue_is_full},
                                        {NULL, NULL}};
   kv_suite("time_walk", cases);
 }

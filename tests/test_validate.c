@@ -190,14 +190,9 @@ static void scores_are_what_they_say(void) {
 }
 
 /* The bars of the project on all measured points whose kernel has a program, none of which any value was
- * fitted to. Gains are to be within 25 %; that of shared reads is not (models/README.md), the others are. */
+ * fitted to, and on the gains of all pairs of kernels that differ by one fix. */
 static void the_model_keeps_its_bars(void) {
-  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s validate -q --mape 12 --worst 30 --gain 45", kv_program("roofline")),
-                  0);
-  CU_ASSERT_EQUAL(kv_run(NULL, NULL,
-                         "%s validate --json | tr -d '\\n ' | grep -o '\"fix\":\"[^\"]*\"[^}]*' | grep -v 'shared' | "
-                         "awk -F'\"realised\":|,\"predicted\":' '{e = $3 / $2 - 1; if (e > 0.25 || e < -0.25) bad = 1} END {exit bad || NR < 100}'",
-                         kv_program("roofline")),
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "%s validate -q --mape 12 --worst 30 --gain 25", kv_program("roofline")),
                   0);
   CU_ASSERT_EQUAL(
       kv_run(NULL, NULL, "%s validate -q --calibration none --mape 12 --worst 30", kv_program("roofline")),
@@ -229,7 +224,7 @@ static void our_kernels_keep_the_bar(void) {
   free(out);
   static const char *const kernel[] = {"extend_serial_32x64", "extend_serial_32x32", "split_per_head",
                                        "split_verify"};
-  static const char *const most[] = {"0.04", "0.04", "0.04", "0.17"};
+  static const char *const most[] = {"0.04", "0.04", "0.04", "0.08"};
   for (size_t k = 0; k < sizeof kernel / sizeof *kernel; k++)
     CU_ASSERT_EQUAL(
         kv_run(NULL, NULL,
