@@ -20,7 +20,7 @@ typedef struct reader {
   char section[KVM_NAME], key[KVM_NAME];
   char *text[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES]
             [3]; /* begin, tile, end; merges' behind the roles' */
-  unsigned count[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES];
+  unsigned count[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES], fewer[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES];
   char seen[KVM_MAX_ROLES + KVM_MAX_MERGES * KVM_MAX_ROLES][KVM_NAME]; /* sections of programs so far */
   size_t sections;
   bool lenient;                /* `unset_marks = no wait` */
@@ -106,7 +106,11 @@ static int warps_entry(reader *r, const char *key, const char *text) {
                           : r->to->block.roles - 1;
   for (int i = 0; i < 3; i++)
     if (!strcmp(key, part[i])) return append_text(r, &r->text[role][i], text);
-  if (strcmp(key, "count") != 0) return fail(r, "unknown key (count, begin, tile, end)", "");
+  if (!strcmp(key, "fewer")) {
+    r->fewer[role] = (unsigned)strtoul(text, NULL, 10);
+    return r->fewer[role] >= 1 && r->fewer[role] <= KVM_MAX_FEWER ? 1 : fail(r, "1 to 4 tiles, not ", text);
+  }
+  if (strcmp(key, "count") != 0) return fail(r, "unknown key (count, fewer, begin, tile, end)", "");
   if (r->count[role]) return fail(r, "given twice; is the section there twice?", "");
   r->count[role] = (unsigned)strtoul(text, NULL, 10);
   return r->count[role] >= 1 && r->count[role] <= 32 ? 1 : fail(r, "1 to 32 warps, not ", text);
@@ -323,6 +327,7 @@ static kv_status parse_block(reader *r, kvm_block *b, unsigned first, const char
   for (unsigned i = 0; i < b->roles; i++) {
     kvm_program *program[3] = {&b->role[i].begin, &b->role[i].tile, &b->role[i].end};
     b->role[i].warps = r->count[first + i];
+    b->role[i].fewer = r->fewer[first + i];
     if (!r->count[first + i] || !r->text[first + i][1])
       return kv_fail(r->err, KV_ERR_INPUT, "%s: [%s ...] number %u needs count and tile", r->path, section,
                      i + 1);

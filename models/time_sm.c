@@ -151,7 +151,7 @@ static void settle(machine *m, warp *w) {
     if (w->part != 1) w->part++;
     else {
       end_tile(m, w);
-      if (w->tiles == m->tiles) w->part++;
+      if (w->tiles + (int)w->role->fewer == m->tiles) w->part++;
     }
   }
   w->next = w->part < 3 ? &part_of(w)->step[w->at] : NULL;
@@ -348,14 +348,16 @@ static bool hands_on(const kvm_block *block) {
 }
 
 static void set_up(machine *m, unsigned resident) {
-  unsigned n = 0;
+  unsigned n = 0, fewer = 0;
+  for (unsigned r = 0; r < m->block->roles; r++)
+    if (m->block->role[r].fewer > fewer) fewer = m->block->role[r].fewer;
   m->l2 = m->dram = -1;
   m->warm = warm_tiles(m->block);
   /* Warps that hand work on are tiles apart: those behind must not be counted while those ahead are done and
    * leave them the pipes. */
   bool apart = hands_on(m->block);
   m->counted = apart ? COUNTED : COUNTED / 2;
-  m->tiles = m->warm + m->counted + (apart ? DRAIN : 0);
+  m->tiles = m->warm + m->counted + (apart ? DRAIN : (int)fewer);
   for (unsigned b = 0; b < resident; b++)
     for (unsigned r = 0; r < m->block->roles; r++)
       for (unsigned i = 0; i < m->block->role[r].warps; i++, n++)

@@ -43,12 +43,13 @@ typedef struct kvm_sm {
   double line_bytes; /* memory hands out at least this much: the next indices of a line come from L2 */
 } kvm_sm;
 
-/* One kind of warps of a block. All kinds make the same number of tiles. */
+/* One kind of warps of a block. All kinds make the same number of tiles, but for those whose last ones stand in `end`. */
 typedef struct kvm_role {
   unsigned warps;
+  unsigned fewer; /* tiles that `end` holds */
   kvm_program begin, tile, end; /* before the first tile, each tile, after the last */
 } kvm_role;
-enum { KVM_MAX_ROLES = 4, KVM_MAX_SM_WARPS = 64 };
+enum { KVM_MAX_ROLES = 4, KVM_MAX_SM_WARPS = 64, KVM_MAX_FEWER = 4 };
 
 typedef struct kvm_block {
   unsigned roles;

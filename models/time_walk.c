@@ -106,8 +106,29 @@ static size_t close_loop(walker *w, size_t at) {
   return at + 1;
 }
 
+/* Whether a branch stands in the line of the loop over tiles itself, not in what is called there. */
+static bool is_of_loop(walker *w, size_t line) {
+  const rule *r = rule_for(w, line, 1u << LOOP);
+  const char *source = w->sass.source[w->sass.line[line].source], *text = r ? strstr(source, r->text) : NULL;
+  return text && text < source + strcspn(source, "\n");
+}
+
+/* Whether a forward branch ahead of the loop over tiles leads to it: the loop's head lies at its target or behind, and not between. */
+static bool leads_to_loop(walker *w, size_t at) {
+  const size_t target = w->sass.line[at].target;
+  bool behind = false;
+  for (size_t i = at + 1; i < w->sass.n; i++) {
+    const size_t head = w->sass.line[i].target;
+    if (head == KVM_SASS_NOWHERE || head > i || head <= at || !is_of_loop(w, i)) continue;
+    if (head < target) return false;
+    behind = true;
+  }
+  return behind;
+}
+
 /* Whether a guarded branch or EXIT is taken. */
 static bool taken(walker *w, size_t at) {
+  if (w->tile == SIZE_MAX && w->sass.line[at].target != KVM_SASS_NOWHERE && is_of_loop(w, at)) return leads_to_loop(w, at);
   rule *r = rule_for(w, at, 1u << TAKE | 1u << SKIP | 1u << NTH);
   return r && (r->kind == TAKE || (r->kind == NTH && ++r->used == strtoul(r->word, NULL, 10)));
 }
@@ -122,6 +143,14 @@ static size_t next_line(walker *w, size_t at) {
   return taken(w, at) ? l->target : at + 1;
 }
 
+static bool has_loop(const walker *w) {
+  for (size_t i = 0; i < w->own.n; i++)
+    if (w->own.rule[i].kind == LOOP) return true;
+  for (size_t i = 0; i < w->common.n; i++)
+    if (w->common.rule[i].kind == LOOP) return true;
+  return false;
+}
+
 static kv_status find_path(walker *w) {
   w->steps = w->end = 0;
   w->tile = SIZE_MAX;
@@ -132,6 +161,7 @@ static kv_status find_path(walker *w) {
     if (!strncmp(kvm_sass_operation(text), "EXIT", 4) && (!kvm_sass_guarded(text) || taken(w, at))) break;
     if (!strncmp(text, "RET", 3)) return lost(w, at, "the path runs into a subroutine");
   }
+  if (w->tile == SIZE_MAX && has_loop(w)) return lost(w, w->path[w->steps - 1], "the path ends without the loop that `loop` names");
   if (w->tile == SIZE_MAX) w->tile = w->end = w->steps;
   return KV_OK;
 }

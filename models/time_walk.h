@@ -11,7 +11,8 @@
  *     skip  = TEXT             it is not (ahead of a broader `take`)
  *     nth   = N TEXT           of several there the N-th that the path comes to is
  *     turns = N TEXT           a loop closed there makes N turns (1)
- *     loop  = TEXT             the loop over tiles: what comes before is `begin`, one turn `tile`, what follows `end`
+ *     loop  = TEXT             the loop over tiles: what comes before is `begin`, one turn `tile`, what follows `end`;
+ *                              a branch of the same line ahead of it goes the way that leads into it
  *     load  = WHERE TEXT       what a load or cp.async there finds: row, again, index/64, hot, ...
  *                              several with commas between take turns: row/512,hot/512 for a row in two halves
  *                              (words of the four below may take turns too)

@@ -48,7 +48,7 @@ merge() { # TEAMS AT_ONCE BLOCKS ROOM
   drop=
   if [ "$1" = 1 ]; then drop='/^;rest/,/^;end/d'; fi
   sed -e "s/@TEAMS@/$1/g; s/@ATONCE@/$2/g; s/@BLOCKS@/$3/g; s/@ROOM@/$4/; s/@WARPS@/$((16 / $1))/; s/@REST@/$((16 - 16 / $1))/
-    s/@REGISTERS@/$(registers split_verify "sv_merge_kernelILi${1}ELi${2}ELi${3}E")/; s/@SHARED@/$((512 * 32 + 64 * $1))/
+    s/@REGISTERS@/$(registers split_verify "sv_merge_kernelILi${1}ELi${2}ELi${3}ELb1E")/; s/@SHARED@/$((512 * 32 + 64 * $1))/
     $drop" "$here/merge.hints"
 }
 
@@ -63,7 +63,7 @@ split() { # NAME DESCRIPTION HALVES UNITS OWNERS OTHERS
   stages=$((3 + $3 * ($3 == 2) + ($3 == 1)))
   key=$1_$4
   if [ "$3" = 1 ]; then key=$1_16_$4; fi
-  program split_verify "sv_kernelILi${4}ELi${3}ELi0E" "$key" "s/@NAME@/$1/g; s/@DESCRIPTION@/$2/; s/@UNITS@/$4/g; s/@HALVES@/$3/g
+  program split_verify "sv_kernelILi${4}ELi${3}ELi0ELb1E" "$key" "s/@NAME@/$1/g; s/@DESCRIPTION@/$2/; s/@UNITS@/$4/g; s/@HALVES@/$3/g
     s/@KEYS@/$((16 * $3))/g; s/@STAGES@/$stages/; s/@BEFORE@/$((2 * $3 - 1))/; s/@AFTER@/$((3 - $3))/; s/@LEAST@/$((4 / $3))/; s/@CLASH@/$clash/
     s/@OWNERS@/$5/; s/@OTHERS@/$6/; s/@TURNS@/$((($4 + 1) / 2))/; s/@SHARED@/$(smem "$3" "$4")/$drop" split "$work/merges"
 }
