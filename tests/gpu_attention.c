@@ -278,7 +278,7 @@ static void masks_agree(void) {
 static void deterministic(void) {
   kvk_case h;
   gpu_case d;
-  make(&(kvk_case_spec){.batch = 3, .prefix = (uint64_t[]){3000, 0, 1111}, .queries = 9, .heads = 8, .slots = KVK_SLOTS_RANDOM,
+  make(&(kvk_case_spec){.batch = 3, .prefix = (uint64_t[]){30000, 0, 11111}, .queries = 9, .heads = 8, .slots = KVK_SLOTS_RANDOM,
        .tree = KVK_TREE_RANDOM, .mask = KVK_MASK_TREE, .seed = 81}, &h);
   gpu_upload(&h, 0, h.pool_rows, &d);
   for (int mode = 0; mode < 2; mode++) {
