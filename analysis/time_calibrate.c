@@ -86,7 +86,7 @@ static void take_turn(const target *to, const table *t, const char *name, kvm_pa
  * mma alone in the same loop. A program does not say which kinds it has, so the mean stands for all, from the
  * least to the most. Zero is an answer too: that GPU has no such delay. */
 static void take_delay(const target *to, const table *t) {
-  static const char *const kind[] = {"mma_beside_fadd", "mma_beside_lop3", "mma_beside_ffma"};
+  static const char *const kind[] = {"mma_beside_fadd", "mma_beside_lop3", "mma_beside_iadd", "mma_beside_ffma"};
   enum { KINDS = sizeof kind / sizeof *kind, BESIDE = 3 };
   long alone = row_of(t, "mma_alone", NULL);
   double sum = 0, least = INFINITY, most = 0;
@@ -101,6 +101,14 @@ static void take_delay(const target *to, const table *t) {
   }
   kvm_timing_set(to->timing, KVM_P_MMA_DELAY, sum / KINDS, least, most, to->about->source);
   to->about->values++;
+}
+
+/* What an instruction takes longer out of the memory: of a chain, whose own 4 cycles hide some of it, up to all that it takes. */
+static void take_code(const target *to, const table *t) {
+  long first = row_of(t, "fetch_first", NULL), again = row_of(t, "fetch_again", NULL);
+  if (first < 0 || again < 0) return;
+  double more = fmax(0, t->cycles[first] - t->cycles[again]);
+  if (isfinite(more)) set(to, KVM_P_COLD_CODE, more, more / 2, fmax(more, t->cycles[first]));
 }
 
 static void take_latencies(const target *to, const table *t) {
@@ -129,6 +137,7 @@ static void take_latencies(const target *to, const table *t) {
   take_turn(to, t, "chain_mbarrier_test", KVM_P_MBARRIER_LATENCY);
   take_turn(to, t, "hop_mbarrier", KVM_P_MBARRIER_HOP);
   take_delay(to, t);
+  take_code(to, t);
   long floor = row_of(t, "timer_floor", NULL), node = row_of(t, "launch_graph_node", NULL),
        eager = row_of(t, "launch_eager", NULL);
   if (floor >= 0) set(to, KVM_P_LAUNCH, t->value[floor], t->low[floor], t->high[floor]);

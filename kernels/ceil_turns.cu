@@ -3,8 +3,8 @@
  *
  *   mma_alone           mma.sync m16n8k16 bf16 of one warp, 12 accumulators, 24 a turn of the loop: cycles an mma, the
  *                       loop's own part of about one cycle included
- *   mma_beside_fadd, _lop3, _ffma  the same loop with 3 of these after each mma (8 chains in turn, so that none waits for its
- *                       own): cycles an mma and its 3. (mma_beside_X - mma_alone) / 3 is what one of them delays the unit by
+ *   mma_beside_fadd, _lop3, _iadd, _ffma  the same loop with 3 of these after each mma (8 chains in turn, so that none waits
+ *                       for its own): cycles an mma and its 3. (mma_beside_X - mma_alone) / 3 is what one of them delays the unit by
  *   mma_two_ffma        mma_beside_ffma by both warps of the scheduler at once: cycles an mma and its 3 of one warp
  *   turn_pure, turn_mixed, turn_single  a step of one warp alone: 12 mma; 12 times an mma and 3 ffma; 12 times an mma and 1
  *                       ffma; then a clock stamp stored to shared memory, some 35 cycles. Cycles a step
@@ -35,6 +35,7 @@ enum turns_kind {
   TURNS_MMA,
   TURNS_FADD,
   TURNS_LOP3,
+  TURNS_IADD,
   TURNS_FFMA,
   TURNS_TWO_FFMA,
   TURNS_PURE,
@@ -58,6 +59,7 @@ static const turns_entry turns[TURNS_KINDS] = {
     {"mma_alone", "mma, 12 accumulators, one warp"},
     {"mma_beside_fadd", "1 mma, 3 fadd, one warp"},
     {"mma_beside_lop3", "1 mma, 3 lop3, one warp"},
+    {"mma_beside_iadd", "1 mma, 3 add.u32, one warp"},
     {"mma_beside_ffma", "1 mma, 3 ffma, one warp"},
     {"mma_two_ffma", "1 mma, 3 ffma, two warps"},
     {"turn_pure", "steps of 12 mma, alone"},
@@ -77,7 +79,7 @@ constexpr int kAccumulators = 12, kSteps = 192, kProducts = 24, kLoops = 256, kW
 /* From one copy to the next beyond this a warp was held: at 8 warps and 4 cycles each they come every 8 or so. */
 constexpr uint32_t kHeld = 20;
 
-enum other { NONE, FADD, LOP3, FFMA };
+enum other { NONE, FADD, LOP3, IADD, FFMA };
 
 __device__ __forceinline__ uint32_t now() {
   uint32_t c;
@@ -113,6 +115,7 @@ __device__ __forceinline__ void one_of(operands &o, int i) {
   const int a = i & 7, b = (i + 3) & 7, c = (i + 5) & 7;
   if (X == FADD) asm volatile("add.f32 %0, %0, %1;" : "+f"(o.f[a]) : "f"(o.f[c]));
   if (X == LOP3) asm volatile("lop3.b32 %0, %0, %1, %2, 0x96;" : "+r"(o.u[a]) : "r"(o.u[b]), "r"(o.u[c]));
+  if (X == IADD) asm volatile("add.u32 %0, %0, %1;" : "+r"(o.u[a]) : "r"(o.u[c]));
   if (X == FFMA) asm volatile("fma.rn.f32 %0, %0, %1, %2;" : "+f"(o.f[a]) : "f"(o.f[b]), "f"(o.f[c]));
 }
 
@@ -295,6 +298,7 @@ static cudaError_t launch_turns(void *arg, cudaStream_t s) {
     case TURNS_MMA: RUN(beside_kernel<NONE, 0, false>);
     case TURNS_FADD: RUN(beside_kernel<FADD, 3, false>);
     case TURNS_LOP3: RUN(beside_kernel<LOP3, 3, false>);
+    case TURNS_IADD: RUN(beside_kernel<IADD, 3, false>);
     case TURNS_FFMA: RUN(beside_kernel<FFMA, 3, false>);
     case TURNS_TWO_FFMA: RUN(beside_kernel<FFMA, 3, true>);
     case TURNS_PURE: RUN(pair_kernel<0, -1>);

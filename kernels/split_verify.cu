@@ -575,7 +575,7 @@ KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
       sv_value_role<NT, H, MODE>(p, t, seg, sv_first_slots<H>(p, t, seg), t.warp - 4);
     }
     walk.at += walk.step ? walk.step : seg.tiles;
-    kx_bar_sync(0, KVK_SPLIT_THREADS); /* everybody is done with the barriers */
+    kx_bar_sync(3, KVK_SPLIT_THREADS); /* everybody is done with the barriers */
     sv_clear<NT, H>(t);
   }
 }

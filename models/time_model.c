@@ -11,9 +11,9 @@ static const char *const parameter_names[KVM_PARAMETERS] = {
     "boost_clock",      "mma_clock",        "l1_latency",   "l2_latency",        "dram_latency",
     "smem_latency",     "shuffle_latency",  "mma_latency",  "sfu_latency",       "barrier_latency",
     "ldmatrix_latency", "mbarrier_latency", "mbarrier_hop", "branch_latency",    "copy_cycles",
-    "mma_delay",        "mma_rate",         "wave_rate",    "sfu_per_clk_sm",    "sm_link_per_clk",
-    "l2_rate",          "link_rate",        "dram_rate",    "memory_line_bytes", "launch",
-    "next_launch",      "model_error"};
+    "mma_delay",        "cold_code",        "mma_rate",     "wave_rate",         "sfu_per_clk_sm",
+    "sm_link_per_clk",  "l2_rate",          "link_rate",    "dram_rate",         "memory_line_bytes",
+    "launch",           "next_launch",      "model_error"};
 const char *kvm_parameter_name(kvm_parameter p) {
   return parameter_names[p];
 }
@@ -310,6 +310,17 @@ static kv_status launch_cycles(const launch *l, double sms, const kvm_sm *sm, kv
   return st;
 }
 
+/* Cycles that a launch takes longer where its instructions come out of the memory: once each, the longest of its kinds of warps. */
+static double code_cycles(const kvm_block *block, const trial *x) {
+  double most = 0;
+  for (unsigned r = 0; r < block->roles && x->misses != KVM_WARM; r++) {
+    const kvm_role *role = &block->role[r];
+    most = fmax(most, kvm_program_count(&role->begin).instructions + kvm_program_count(&role->tile).instructions +
+                          kvm_program_count(&role->end).instructions);
+  }
+  return most * x->v[KVM_P_COLD_CODE];
+}
+
 /* s of the kernel. */
 static kv_status kernel_time(const kvm_question *q, const trial *x, kvm_time_memo *memo, double *seconds,
                              kvm_sm_time *steady, kv_error *err) {
@@ -326,7 +337,7 @@ static kv_status kernel_time(const kvm_question *q, const trial *x, kvm_time_mem
   const launch l = {&q->kernel->block, blocks, w->tiles / blocks, room};
   kv_status st = launch_cycles(&l, sms, &sm, x->misses, memo, &cycles, &one, err);
   if (st) return st;
-  cycles = fmax(cycles, segments * one.once + longest * one.tile);
+  cycles = fmax(cycles, segments * one.once + longest * one.tile) + code_cycles(&q->kernel->block, x);
   *seconds = cycles / x->v[clock_of(q)];
   if (steady) *steady = one;
   return KV_OK;
@@ -361,7 +372,7 @@ static kv_status merge_time(const kvm_question *q, const trial *x, kvm_time_memo
   const launch l = {&m->block, blocks, fmax(1, ceil(ceil(w->segments / pieces) / (m->teams * m->at_once))),
                     w->merge_per_sm[m - q->kernel->merge]};
   kv_status st = launch_cycles(&l, q->timing->sms, &sm, KVM_WARM, memo, &cycles, &one, err);
-  *seconds = cycles / x->v[clock_of(q)];
+  *seconds = (cycles + code_cycles(&m->block, x)) / x->v[clock_of(q)];
   return st;
 }
 

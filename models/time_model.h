@@ -33,6 +33,7 @@ typedef enum kvm_parameter {
   KVM_P_COPY_CYCLES, /* a warp's cp.async of 16 B a lane keeps the SM's copy unit, where that is slower than
                         the link */
   KVM_P_MMA_DELAY,   /* cycles by which an instruction that is no mma delays its scheduler's matrix unit */
+  KVM_P_COLD_CODE,   /* cycles an instruction takes longer when it comes out of the memory, run for the first time */
   KVM_P_MMA_RATE,    /* FLOP/s of one SM, mma.sync bf16 */
   KVM_P_WAVE_RATE,   /* B/s of one SM's L1/shared-memory pipe */
   KVM_P_SFU_RATE,    /* results a cycle and SM */

@@ -148,12 +148,12 @@ static void hops_are_calibrated(void) {
   CU_ASSERT_DOUBLE_EQUAL(t.p[KVM_P_COPY_CYCLES].value, 4.26, 0.01);
 }
 
-/* The H200's calibration with cycles of these four loops beside; NaN: without that one. */
-static kvm_timing timing_with(double alone, double fadd, double lop3, double ffma) {
+/* The H200's calibration with cycles of these five loops beside; NaN: without that one. */
+static kvm_timing timing_with(double alone, double fadd, double lop3, double iadd, double ffma) {
   const struct {
     const char *name;
     double cycles;
-  } of[] = {{"mma_alone", alone}, {"mma_beside_fadd", fadd}, {"mma_beside_lop3", lop3}, {"mma_beside_ffma", ffma}};
+  } of[] = {{"mma_alone", alone}, {"mma_beside_fadd", fadd}, {"mma_beside_lop3", lop3}, {"mma_beside_iadd", iadd}, {"mma_beside_ffma", ffma}};
   const kvm_gpu *gpu;
   kva_calibration c;
   kva_calibrated about;
@@ -176,15 +176,15 @@ static kvm_timing timing_with(double alone, double fadd, double lop3, double ffm
 }
 
 static void the_delay_is_calibrated(void) {
-  const kvm_estimate known = timing_with(7, NAN, 10.2, 11.2).p[KVM_P_MMA_DELAY]; /* one is missing: of pipes/sm_90.ini */
+  const kvm_estimate known = timing_with(7, NAN, 10.2, 10.2, 11.2).p[KVM_P_MMA_DELAY]; /* one is missing: of pipes/sm_90.ini */
   CU_ASSERT_DOUBLE_EQUAL(known.value, 1.06, 1e-9);
   CU_ASSERT(known.kind == KVM_MEASURED && known.low > 0.7 && known.high < 1.5);
-  kvm_estimate e = timing_with(7, 7 + 3 * 0.5, 7 + 3 * 1.0, 7 + 3 * 1.8).p[KVM_P_MMA_DELAY];
+  kvm_estimate e = timing_with(7, 7 + 3 * 0.5, 7 + 3 * 1.0, 7 + 3 * 1.1, 7 + 3 * 1.8).p[KVM_P_MMA_DELAY];
   CU_ASSERT_DOUBLE_EQUAL(e.value, 1.1, 1e-9);
   CU_ASSERT_DOUBLE_EQUAL(e.low, 0.5, 1e-9);
   CU_ASSERT_DOUBLE_EQUAL(e.high, 1.8, 1e-9);
   CU_ASSERT(e.kind == KVM_MEASURED && strstr(e.source, "turns.h5"));
-  e = timing_with(7, 7, 6.9, 7).p[KVM_P_MMA_DELAY]; /* a GPU without it */
+  e = timing_with(7, 7, 6.9, 7, 7).p[KVM_P_MMA_DELAY]; /* a GPU without it */
   CU_ASSERT(e.value == 0 && e.low == 0 && e.high == 0 && e.kind == KVM_MEASURED);
   for (int sm = 80; sm <= 120; sm += 40) { /* where nobody measured it: anything from nothing to two cycles */
     const kvm_gpu *gpu;
