@@ -147,7 +147,7 @@ double kvm_ridge(const kvm_roofs *roofs) {
  * are one kernel: 4 warps read a quarter of K each, 4 others a quarter of V; of a score's partial sums 3
  * cross the warps (12 B written and read), its weight (2 B) is written once and read by 4. */
 #define SPLIT_SHARED(wide, units)                                                                            \
-  ((wide) ? 5 * 32 * 1152 + 6240 * (units) + 1024 * ((units) | 1) + 152 : 4 * 16 * 1152 + 3680 * (units) + 144)
+  ((wide) ? 5 * 32 * 1152 + 6272 * (units) + 1024 * ((units) | 1) + 280 : 4 * 16 * 1152 + 3712 * (units) + 272)
 /* split_verify.cu is one kernel: only how query rows are grouped differs, and where a block may have 227 KB it takes
  * tiles of 32 keys. Registers as compiled for sm_90. */
 #define SPLIT_KERNEL(wide, registers_, units)                                                                \
