@@ -159,6 +159,10 @@ static void programs_cover_every_block(void) {
                         wide ? KVK_WIDE_SMEM((uint32_t)cut.tiles8) : KVK_SPLIT_SMEM((uint32_t)cut.tiles8));
         CU_ASSERT(d->merges == 5 && d->launches == 2);
         CU_ASSERT_EQUAL(d->structure.tile_tokens, wide ? 32 : 16);
+        for (unsigned r = 0; r < d->block.roles; r++) { /* value warps first; the score warps' last tile is apart */
+          CU_ASSERT(d->block.role[r].tile.steps > 40);
+          CU_ASSERT_EQUAL(d->block.role[r].fewer, r > 0);
+        }
       }
     }
   kvm_declared_free_all(&declared);

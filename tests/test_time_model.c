@@ -318,7 +318,7 @@ static void a_kernel_of_ones_own(void) {
   CU_ASSERT_EQUAL_FATAL(
       load_text("[kernel]\nname = mine\nlike = split_verify\narch = sm_90\ndescription = d\nsource = s\n"
                 "launches = 2\n[structure]\nthreads = 128\ntile_tokens = 32\neven = yes\n"
-                "[warps load]\ncount = 1\ntile = cp16.row*72 commit\n  group*1\n[warps math]\ncount = 3\n"
+                "[warps load]\ncount = 1\ntile = cp16.row*72 commit\n  group*1\n[warps math]\ncount = 3\nfewer = 1\n"
                 "begin = alu*5\ntile = mma*8\n",
                 &k, &err),
       KV_OK);
@@ -326,7 +326,7 @@ static void a_kernel_of_ones_own(void) {
   CU_ASSERT(k->structure.tile_tokens == 32 && k->structure.even &&
             k->structure.split); /* split is split_verify's */
   CU_ASSERT(k->launches == 2 && k->block.roles == 2 && k->block.role[0].tile.steps == 74 &&
-            k->block.role[1].tile.steps == 8);
+            k->block.role[1].tile.steps == 8 && k->block.role[0].fewer == 0 && k->block.role[1].fewer == 1);
   kvm_declared_free(k);
 }
 
@@ -390,6 +390,8 @@ static void bad_declarations_are_named(void) {
       {OWN "[warps all]\ncount = 4\ntile = cp16.row*18\n[warps b]\ncount = 4\ntile = alu\n"
            "[warps all]\ncount = 4\ntile = alu\n",
        "the section is there twice"},
+      {OWN "[warps all]\ncount = 8\nfewer = 5\ntile = cp16.row*9\n", "1 to 4 tiles"},
+      {OWN "[warps all]\ncount = 8\nfewer = no\ntile = cp16.row*9\n", "1 to 4 tiles"},
       {"[kernel]\nname = x\nfoo = y\n", "foo"},
       {"[other]\nname = x\n", "unknown section"},
       {"nonsense\n", "neither"}};
@@ -477,6 +479,30 @@ static void a_description_s_own_latency_counts(void) {
   NEAR(a.timing.p[KVM_P_DRAM_LATENCY].value, 333e-9 * 1980e6, 1e-9); /* 659 cycles, not sm_90's 690 */
   NEAR(a.timing.p[KVM_P_L2_LATENCY].value, 140e-9 * 1980e6, 1e-9);
   NEAR(a.timing.p[KVM_P_SM_LINK].value, 241.815e9 / 1980e6, 1e-9);
+}
+
+/* Instructions out of the memory cost their cycles once a launch, where the L2 was flushed alone. */
+static void cold_code_costs_once(void) {
+  kvm_verify p = kvm_verify_default(131072);
+  const kvm_declared *k = named("sglang_extend_32x64", 90);
+  const kvm_role *role = &k->block.role[0];
+  asked a;
+  kvm_time_memo memo = {0};
+  kvm_prediction with, without;
+  ask("h200", k, &p, &a);
+  kvm_question q = {k, &p, &a.work, &a.useful, &a.timing, 1, false, false};
+  CU_ASSERT(k->block.roles == 1 && k->launches == 1);
+  CU_ASSERT_EQUAL_FATAL(kvm_predict(&q, &memo, &with, NULL), KV_OK);
+  const double each = a.timing.p[KVM_P_COLD_CODE].value, clock = a.timing.p[KVM_P_MMA_CLOCK].value;
+  a.timing.p[KVM_P_COLD_CODE].value = 0;
+  CU_ASSERT_EQUAL_FATAL(kvm_predict(&q, &memo, &without, NULL), KV_OK);
+  double n = kvm_program_count(&role->begin).instructions + kvm_program_count(&role->tile).instructions +
+             kvm_program_count(&role->end).instructions;
+  CU_ASSERT(each > 1 && n > 1000);
+  NEAR(with.cold - without.cold, n * each / clock, 1e-6);
+  NEAR(with.aliased - without.aliased, n * each / clock, 1e-6);
+  CU_ASSERT_DOUBLE_EQUAL(with.resident, without.resident, 0);
+  kvm_time_memo_free(&memo);
 }
 
 static void ladder_climbs(void) {
@@ -569,6 +595,7 @@ void suite_time_model(void) {
                                        {"work and counters", the_program_has_the_work_that_counters_show},
                                        {"own latencies", a_description_s_own_latency_counts},
                                        {"ladder", ladder_climbs},
+                                       {"cold code", cold_code_costs_once},
                                        {"quick", a_prediction_is_quick},
                                        {"other rows", a_program_is_for_its_rows_alone},
                                        {"missing latency", without_a_latency_there_is_no_time},

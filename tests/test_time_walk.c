@@ -148,6 +148,36 @@ static void bank_conflicts_are_told(void) {
   free(text);
 }
 
+/* The loop's own line has a guard ahead of it: taken where the loop lies at its target, not where it would skip the loop. */
+static void a_guard_leads_into_the_loop(void) {
+  for (int behind = 0; behind < 2; behind++) {
+    char hints[2000];
+    kv_status st;
+    write_kernel();
+    listing_file = fopen(kv_tmp("kernel.sass"), "w");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(listing_file);
+    address = 0;
+    (void)fputs(".text._Z4minev:\n", listing_file);
+    listed(6, behind ? "@P0 BRA `(.L_x_1)" : "@P0 BRA `(.L_x_2)", 5, 7, 0);
+    if (behind) listed(9, "BRA `(.L_x_2)", 5, 7, 0); /* the way past the loop comes first */
+    label(".L_x_1");
+    listed(9, "HMMA.16816.F32.BF16 R8, R4, R6, R8", 6, 7, 0);
+    listed(6, "@P5 BRA `(.L_x_1)", 5, 7, 0);
+    label(".L_x_2");
+    listed(9, "FMUL R8, R8, R1", 4, 7, 0);
+    listed(0, "EXIT", 5, 7, 0);
+    (void)fclose(listing_file);
+    (void)snprintf(hints, sizeof hints, "%s[warps all]\ncount = 2\n", head);
+    char *text = walked(hints, &st, NULL);
+    CU_ASSERT_EQUAL(st, KV_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, behind ? "begin =\n  jump:5" : "begin =\n  alu:5"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "tile  =\n  mma:6 jump:5"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "end   =\n  alu*2:9"));
+    free(text);
+  }
+  write_kernel(); /* for those that follow */
+}
+
 static void rare_paths_and_early_ends_are_taken_when_told(void) {
   char hints[2000];
   kv_status st;
@@ -169,6 +199,7 @@ static void what_the_hints_leave_open_is_named(void) {
       {"[warps a]\ncount = 1\nload = row copy(row)\nload = index slot = slots\n",
        "no hint names its mbarrier"},
       {"[warps a]\ncount = 1\ntake = if (warp < 1)\n", "wait(full)"},
+      {"[warps a]\ncount = 1\nfunction = other\n", "ends without the loop"},
       {"[walk]\ncount = 1\n", "[walk] has hints alone"},
       {"[warps a]\nfunction = nobody\n", "no function"},
       {"[warps a]\nload = row\n", "needs the text"},
@@ -236,6 +267,23 @@ static void arrivals_hop(void) {
   CU_ASSERT_EQUAL_FATAL(kvm_program_parse("await.0/1>a alu<a post.1", &b.role[1].tile, NULL), KV_OK);
   CU_ASSERT_EQUAL(kvm_sm_run(&base, &b, 1, KVM_WARM, &t, NULL), KV_OK);
   CU_ASSERT_DOUBLE_EQUAL(t.tile, 70 + 1 + 70 + 1, 1e-9);
+  kvm_block_free(&b);
+}
+
+/* A warp whose last tile stands in `end` posts the last count there, so the one that waits for each gets all; the last takes
+ * 500 cycles more than the others, once. */
+static void the_last_tile_may_stand_apart(void) {
+  kvm_block b = {.roles = 2};
+  kvm_sm_time plain, apart;
+  b.role[0].warps = b.role[1].warps = 1;
+  CU_ASSERT_EQUAL_FATAL(kvm_program_parse("alu:100 post.0", &b.role[0].tile, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kvm_program_parse("await.0/1>a alu<a", &b.role[1].tile, NULL), KV_OK);
+  CU_ASSERT_EQUAL(kvm_sm_run(&base, &b, 1, KVM_WARM, &plain, NULL), KV_OK);
+  CU_ASSERT_EQUAL_FATAL(kvm_program_parse("alu:600 post.0", &b.role[0].end, NULL), KV_OK);
+  b.role[0].fewer = 1;
+  CU_ASSERT_EQUAL(kvm_sm_run(&base, &b, 1, KVM_WARM, &apart, NULL), KV_OK);
+  CU_ASSERT_DOUBLE_EQUAL(apart.tile, plain.tile, 1e-9);
+  CU_ASSERT_DOUBLE_EQUAL(apart.once, plain.once + 500, 1e-9);
   kvm_block_free(&b);
 }
 
@@ -341,10 +389,12 @@ static void copies_hold_their_warp_when_the_queue_is_full(void) {
 void suite_time_walk(void) {
   static const kv_test_case cases[] = {{"paths", paths_follow_the_hints},
                                        {"rare paths", rare_paths_and_early_ends_are_taken_when_told},
+                                       {"guards", a_guard_leads_into_the_loop},
                                        {"open ends", what_the_hints_leave_open_is_named},
                                        {"bank conflicts", bank_conflicts_are_told},
                                        {"branches", branches_and_asking_cost_what_they_cost},
                                        {"hops", arrivals_hop},
+                                       {"last tiles", the_last_tile_may_stand_apart},
                                        {"shares", shares_bind_on_average},
                                        {"turns", an_unbroken_stream_keeps_the_unit},
                                        {"pairs", pairs_take_what_they_take},
