@@ -122,7 +122,7 @@ numbers too would take $(cause "$out/h200-points.json" "exposed memory" | awk '{
 - The told figures do not all belong to one point: 1.4 s a step at 131072 tokens is $(calc "%.1f" "$kv / ((1.4 - 0.008) / 61) / 1e9") GB/s of KV, not 14. 14 GB/s would need a layer in
   $(calc "%.1f" "$kv / 14e9 * 1e3") ms, a step in $(calc "%.2f" "61 * $kv / 14e9 + 0.008") s. If K and V are counted apart, 2176 B a token, 1.4 s is $(calc "%.1f" "131072 * 2176 / ((1.4 - 0.008) / 61) / 1e9") GB/s: that may be what was told.
 - 0.7 tokens/s at 185k fits the model with $(calc "%.2f" "0.7 * $long") accepted tokens a step, about what a draft without luck gives.
-- $(value dominating "$out/sm_120-points.json") is the parameter whose range moves this prediction most. No constant was fitted to an attention kernel.
+- $(value dominating "$out/sm_120-points.json") is the parameter whose range moves this prediction most. No constant that this kernel uses was fitted to an attention kernel.
 
 ## Verdict
 
