@@ -123,6 +123,7 @@ static kv_status diagnose(const options *o, kv_error *err) {
   roofline_model model = {0};
   kvm_roofs roofs;
   kvm_timing timing;
+  char described[KVA_CALIBRATION_WHY + 20] = "as described";
   if (!o->csv) return kv_fail(err, KV_ERR_USAGE, "--csv FILE is needed: what `ncu --csv --page raw` printed");
   kv_status st = kva_profile_read(o->csv, &p, err);
   const char *name = o->gpu ? o->gpu : !st && p.kernel[0].device[0] ? p.kernel[0].device : NULL;
@@ -137,9 +138,10 @@ static kv_status diagnose(const options *o, kv_error *err) {
   if (!st) st = kvm_verify_check(&problem, err);
   for (size_t i = 0; !st && i < p.n; i++)
     kva_diagnose(&p.kernel[i], o->given ? &problem : NULL, &roofs, &timing);
+  if (model.passed_over[0]) (void)snprintf(described, sizeof described, "as described (%s)", model.passed_over);
   if (!st)
     st =
-        print_all(o, &p, chosen.gpu, model.calibrated.values ? model.calibrated.status : "as described", err);
+        print_all(o, &p, chosen.gpu, model.calibrated.values ? model.calibrated.status : described, err);
   for (size_t i = 0; !st && i < p.n; i++)
     if (p.kernel[i].impossible[0])
       st = kv_fail(err, KV_ERR_INPUT, "%s: %.80s: %s", o->csv, p.kernel[i].kernel, p.kernel[i].impossible);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibration_find.h"
 #include "cli.h"
 
 static bool every_run_has(const char *name) {
@@ -79,7 +78,7 @@ kv_status roofline_model_timing(roofline_model *model, const kvm_gpus *gpus, con
   kvm_roofs_complete(roofs, timing);
   model->calibrated.values = 0;
   kv_status st =
-      kva_calibration_find(gpus, gpu, calibration, model->calibration, sizeof model->calibration, err);
+      kva_calibration_find(gpus, gpu, calibration, model->calibration, sizeof model->calibration, model->passed_over, err);
   if (!st) st = kva_card_memory_read(model->calibration, &model->memory, err);
   if (st || !model->calibration[0]) return st;
   st = kva_time_calibrate(model->calibration, timing, roofs, &model->calibrated, err);
@@ -98,5 +97,7 @@ kv_status roofline_model_use(roofline_model *model, const kvm_gpus *gpus, const 
   if (!st && model->calibrated.values)
     (void)snprintf(run->status, sizeof run->status, "modelled, calibrated on %.200s",
                    model->calibrated.status + (strncmp(model->calibrated.status, "measured: ", 10) ? 0 : 10));
+  else if (!st && model->passed_over[0])
+    (void)snprintf(run->status, sizeof run->status, KVA_UNCALIBRATED " (%.200s)", model->passed_over);
   return st;
 }

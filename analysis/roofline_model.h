@@ -3,6 +3,7 @@
 #ifndef ROOFLINE_MODEL_H
 #define ROOFLINE_MODEL_H
 
+#include "calibration_find.h"
 #include "card_memory.h"
 #include "kv_status.h"
 #include "roof_run.h"
@@ -15,6 +16,7 @@ typedef struct roofline_model {
   const char *named;         /* of --kernel NAME; NULL: none. Not owned */
   kva_calibrated calibrated; /* values 0: none */
   char calibration[4400];    /* the file it came from; "" with none */
+  char passed_over[KVA_CALIBRATION_WHY]; /* the one that has the GPU's name and is not of its card, and why; "" none */
   kva_card_memory memory;    /* whose memory the gathers are modelled of */
 } roofline_model;
 
@@ -26,7 +28,8 @@ void roofline_model_free(roofline_model *model);
 /* Roofs and timing of a GPU: its description and pipes, then a calibration: the file `calibration`, or where
  * that is NULL the first of models/measured/NAME-ceilings.h5 whose GPU is this one ("none": no calibration).
  * What was used stands in model->calibrated, whose text the estimates point to. `gpus` resolves the
- * calibration's product name: KV_ERR_INPUT where it is another of them. */
+ * calibration's product name: KV_ERR_INPUT where it is another of them, or another card (calibration_find.h). A file of
+ * models/measured that is another card's is passed over: model->passed_over says why, as does a run's status. */
 kv_status roofline_model_timing(roofline_model *model, const kvm_gpus *gpus, const kvm_gpu *gpu,
                                 const char *calibration, kvm_roofs *roofs, kvm_timing *timing, kv_error *err);
 /* Gives a run its programs, roofs, timing and status; run->gpu must be set. A program that was named becomes the run's

@@ -174,11 +174,28 @@ static void take_ceilings(const target *to, const table *t) {
   to->timing->mma_best = r->mma_best.rate;
 }
 
+/* Which card it was. Files that do not say leave zeros: nothing speaks against such a one. */
+static void read_card(hid_t file, kva_calibrated *about) {
+  char capability[16] = "";
+  int major = 0, minor = 0;
+  int64_t sms = 0, memory = 0, bus = 0, clock = 0;
+  (void)kv_h5_get_str(file, "compute_capability", capability, sizeof capability, NULL);
+  (void)kv_h5_get_i64(file, "sms", &sms, NULL);
+  (void)kv_h5_get_i64(file, "memory", &memory, NULL);
+  (void)kv_h5_get_i64(file, "memory_bus", &bus, NULL);
+  (void)kv_h5_get_i64(file, "memory_clock_max", &clock, NULL);
+  if (sscanf(capability, "%d.%d", &major, &minor) == 2) about->sm = 10 * major + minor;
+  about->sms = (int)sms;
+  about->memory = (double)memory;
+  about->dram = 2e6 * (double)clock * (double)bus / 8; /* two bits a pin and clock */
+}
+
 static kv_status read_about(hid_t file, const char *path, kva_calibrated *about, kv_error *err) {
   memset(about, 0, sizeof *about);
   kv_status st = kv_h5_get_str(file, "gpu_name", about->gpu_name, sizeof about->gpu_name, err);
   if (st == KV_END) st = kv_fail(err, KV_ERR_INPUT, "%s: attribute gpu_name is missing", path);
   if (!st) (void)kv_h5_get_str(file, "status", about->status, sizeof about->status, err);
+  if (!st) read_card(file, about);
   const char *base = strrchr(path, '/');
   (void)snprintf(about->source, sizeof about->source, "own microbenchmarks (%.100s): %.200s",
                  base ? base + 1 : path, about->status);

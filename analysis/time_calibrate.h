@@ -19,6 +19,8 @@ typedef struct kva_calibrated {
   char source[400];                /* for kvm_estimate.source: must outlive the timing */
   unsigned values;                 /* parameters set */
   kvm_parameter tightest;
+  int sm, sms;           /* of the card measured: 90 for 9.0, its SMs; 0: the file does not say */
+  double memory, dram;   /* B, and B/s by its bus and clock; 0: the file does not say */
 } kva_calibrated;
 
 /* Sets what the file has in *timing and the ceilings in *roofs (kind measured). KV_ERR_INPUT names file and
@@ -26,7 +28,7 @@ typedef struct kva_calibrated {
 kv_status kva_time_calibrate(const char *path, kvm_timing *timing, kvm_roofs *roofs, kva_calibrated *about,
                              kv_error *err);
 
-/* Reads gpu_name and status alone: is this the calibration of that GPU? */
+/* Reads what the file tells of its card alone: is this the calibration of that GPU? */
 kv_status kva_time_calibration_of(const char *path, kva_calibrated *about, kv_error *err);
 
 #endif

@@ -115,7 +115,7 @@ static kv_status find_memory(const kvm_gpus *all, const kvm_gpu *gpu, const char
   kva_calibrated about;
   const kvm_gpu *of = NULL;
   if (!is_named(calibration)) {
-    kv_status st = kva_calibration_find(all, gpu, calibration, path, sizeof path, err);
+    kv_status st = kva_calibration_find(all, gpu, calibration, path, sizeof path, NULL, err);
     return st ? st : kva_card_memory_read(path, card, err);
   }
   kv_status st = kva_time_calibration_of(calibration, &about, err);

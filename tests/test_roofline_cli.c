@@ -117,6 +117,32 @@ static void ceilings_are_used_or_refused(void) {
   expect(args, 2, NULL, "--ceilings");
 }
 
+/* A description with one value of the H200's changed, under its aliases. */
+static void changed_card(const char *section, const char *value) {
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "awk '/^name /{$0=\"name = MyCard 5000\"} /^\\[/{s=$0} s==\"[%s]\"&&/^value/{$0=\"value = %s\"} {print}' '%s' >'%s'",
+                         section, value, kv_source("models/gpus/h200_sxm.ini"), kv_tmp("mycard.ini")), 0);
+}
+
+/* An alias alone makes no card: a calibration is used for a description of the card that was measured. */
+static void calibrations_of_another_card_are_passed_over(void) {
+  static const struct {
+    const char *section, *value, *why;
+  } changed[] = {{"sm_count", "264", "measured on 132 SMs, and 264 are described"},
+                 {"mem_bytes", "80000000000", "measured on a card of 150.1 GB, and 80.0 GB are described"},
+                 {"dram_bw_spec", "9600", "measured on a memory of 4814 GB/s, and 9600 GB/s are described"}};
+  char args[2048], said[300];
+  for (size_t i = 0; i < sizeof changed / sizeof *changed; i++) {
+    changed_card(changed[i].section, changed[i].value);
+    (void)snprintf(said, sizeof said, "modelled, uncalibrated (h200-ceilings.h5 is another card's: %s): MyCard 5000", changed[i].why);
+    expect("--gpu ./mycard.ini --no-report --prefix 4096", 0, said, NULL);
+    (void)snprintf(args, sizeof args, "--gpu ./mycard.ini --no-report --calibration '%s'", kv_source("models/measured/h200-ceilings.h5"));
+    expect(args, 3, NULL, changed[i].why);
+    expect("--gpu ./mycard.ini --no-report --prefix 4096 --calibration none", 0, "modelled, uncalibrated: MyCard 5000", NULL);
+  }
+  changed_card("sm_count", "132");
+  expect("--gpu ./mycard.ini --no-report --prefix 4096", 0, "modelled, calibrated on NVIDIA H200", NULL);
+}
+
 static json_t *run_json(const char *args);
 
 static void own(const char *name, const char *tile) {
@@ -603,6 +629,7 @@ void suite_roofline_cli(void) {
                                        {"dry run, help", dry_run_and_help_write_nothing},
                                        {"quiet", quiet_runs_say_nothing},
                                        {"calibration", ceilings_are_used_or_refused},
+                                       {"another card", calibrations_of_another_card_are_passed_over},
                                        {"own kernels", own_kernels_are_checked},
                                        {"inputs", inputs_are_not_written_over},
                                        {"bounds", bounds_and_memory_are_told},
