@@ -13,7 +13,7 @@
 
 typedef struct draw {
   kvm_roofs roofs;
-  double t5, t6, t7;
+  double scatter, t5, t6, t7;
 } draw;
 
 static void climb(const kva_evidence *e, const draw *d, double t[8]) {
@@ -21,8 +21,8 @@ static void climb(const kva_evidence *e, const draw *d, double t[8]) {
   memcpy(t, l.t, sizeof l.t);
   if (e->even > t[2]) t[2] = e->even;
   /* scatter raises what memory needs; T3 and T4 follow only where that exceeds the rest */
-  double memory = e->work->chip[KVM_DRAM] / d->roofs.chip[KVM_DRAM].rate * e->scatter;
-  t[3] = isnan(e->scatter) ? NAN : fmax(t[2], memory);
+  double memory = e->work->chip[KVM_DRAM] / d->roofs.chip[KVM_DRAM].rate * d->scatter;
+  t[3] = isnan(d->scatter) ? NAN : fmax(t[2], memory);
   if (!isnan(t[4])) t[4] = fmax(fmax(t[4], isnan(t[3]) ? t[2] : t[3]), e->busiest);
   t[5] = isnan(d->t5) ? NAN : fmax(isnan(t[4]) ? 0 : t[4], d->t5);
   t[6] = d->t6;
@@ -62,8 +62,7 @@ static void ladder_gains(const kva_evidence *e, const double t[8], double gain[K
 /* The least time that the other causes need where one is taken out. */
 static void what_stays(const kva_evidence *e, const draw *d, const double t[8], double stays[KVM_CAUSES]) {
   double with[8];
-  draw best = *d;
-  kva_evidence contiguous = *e;
+  draw best = *d, contiguous = *d;
   const double rate = d->roofs.chip[KVM_MMA].rate, faster = d->roofs.mma_best.rate / rate;
   if (faster > 1) {
     best.roofs.chip[KVM_MMA].rate *= faster;
@@ -73,7 +72,7 @@ static void what_stays(const kva_evidence *e, const draw *d, const double t[8], 
   stays[KVM_C_PATH] = with[4];
   stays[KVM_C_WORK] = t[1];
   contiguous.scatter = 1;
-  climb(&contiguous, d, with);
+  climb(e, &contiguous, with);
   stays[KVM_C_SCATTER] = with[4];
   stays[KVM_C_PLACEMENT] = isnan(t[3]) ? t[2] : t[3];
   stays[KVM_C_SERIAL] = t[4];
@@ -155,6 +154,20 @@ static double within(double sample, double launches) {
   return isnan(sample) || !(launches > 0) ? sample : fmax(sample - launches, sample / 100);
 }
 
+/* A scatter of its range, and the modelled times with it: they go straight from one end to the middle to the other. */
+static void draw_scatter(gsl_rng *rng, const kva_evidence *e, draw *d) {
+  const double low = e->scatter_low, high = e->scatter_high, at = e->scatter;
+  d->scatter = at;
+  if (!(low > 0) || !(high > low) || !(low <= at && at <= high)) return;
+  d->scatter = gsl_ran_flat(rng, low, high);
+  const bool above = d->scatter > at;
+  const double end = above ? high : low, kernel = above ? e->kernel_high : e->kernel_low, middle = centre(&e->kernel);
+  if (!(kernel > 0) || !(middle > 0) || end == at) return;
+  const double more = (kernel / middle - 1) * (d->scatter - at) / (end - at) * d->t6;
+  d->t6 += more;
+  d->t7 += more;
+}
+
 static void draw_ladder(gsl_rng *rng, const kva_evidence *e, draw *d, double t[8]) {
   double common = gsl_ran_gaussian(rng, e->common_error);
   draw_roofs(rng, e, &d->roofs);
@@ -162,6 +175,7 @@ static void draw_ladder(gsl_rng *rng, const kva_evidence *e, draw *d, double t[8
   d->t5 = within(draw_time(rng, &e->resident, common), launches);
   d->t6 = within(draw_time(rng, &e->kernel, common), launches);
   d->t7 = draw_time(rng, &e->whole, common);
+  draw_scatter(rng, e, d);
   climb(e, d, t);
 }
 
@@ -183,6 +197,21 @@ bool kva_attribute_draws(const kva_evidence *e, double nats[KVA_DRAWS][KVM_CAUSE
 
 void kva_draws_interval(double *v, size_t n, double value, double *low, double *high) {
   interval(v, n, value, low, high);
+}
+
+/* T7 with the worst of the scatter's range. */
+static double slowest(const kva_evidence *e, double whole) {
+  const double more = e->kernel_high - centre(&e->kernel);
+  return e->kernel_high > 0 && more > 0 ? whole + more : whole;
+}
+
+/* A model that was asked at the ends of the scatter tells what they do to its gain: the ladder would have all of T3 in it. */
+static void scatter_gain_of_model(const kva_evidence *e, kva_attribution *a) {
+  kva_cause *c = &a->cause[KVM_C_SCATTER];
+  const double whole = a->t[7], less = centre(&e->kernel) - e->kernel_low;
+  if (!e->gain || isnan(e->gain[KVM_C_SCATTER]) || !(e->kernel_low > 0) || !(e->kernel_high > 0)) return;
+  c->gain_low = fmin(c->gain, fmax(1, c->gain * (whole - fmax(0, less)) / whole));
+  c->gain_high = c->gain * slowest(e, whole) / whole;
 }
 
 /* `ladder`: the gains that the ladder alone gives. */
@@ -214,8 +243,9 @@ static void find_intervals(const kva_evidence *e, const double ladder[KVM_CAUSES
       c->gain_low *= c->gain / middle;
       c->gain_high *= c->gain / middle;
     }
-    c->gain_high = fmax(c->gain, limited(c->gain_high, a->t[7], a->t[0]));
+    c->gain_high = fmax(c->gain, limited(c->gain_high, slowest(e, a->t[7]), a->t[0]));
   }
+  if (a->cause[KVM_C_SCATTER].known && e->scatter_high > e->scatter_low) scatter_gain_of_model(e, a);
 }
 
 /* ---- words ---- */
@@ -303,7 +333,7 @@ static void write_verdict(const char *name, const kva_evidence *e, kva_attributi
 void kva_attribute(const char *name, const kva_evidence *e, kva_attribution *a) {
   double nats[KVM_CAUSES], gain[KVM_CAUSES], stays[KVM_CAUSES];
   const double launches = e->launches.value;
-  draw d = {*e->roofs, within(centre(&e->resident), launches), within(centre(&e->kernel), launches),
+  draw d = {*e->roofs, e->scatter, within(centre(&e->resident), launches), within(centre(&e->kernel), launches),
             centre(&e->whole)};
   const unsigned missing = kvm_ladder_of(e->useful, e->work, e->roofs, 1).missing;
   *a = (kva_attribution){.largest = KVM_CAUSES, .whole = true};

@@ -4,9 +4,10 @@
  * share_i = ln(T_(i+1) / T_i): shares add up to ln(T7 / T0) and depend on the order of the ladder. gain_i =
  * T7 over T7 with cause i alone removed, and never more than T7 over what the other causes need at least;
  * decisions are taken on gains. Intervals are percentiles (2.5, 97.5)
- * over draws: each draws every ceiling from its range, uniformly, each timing by a bootstrap of its samples
+ * over draws: each draws every ceiling and the layout's scatter from its range, uniformly, each timing by a bootstrap of its samples
  * (Efron and Tibshirani 1993) or from its standard deviation, and climbs the ladder anew. Deterministic:
- * GSL's mt19937 with the seed given. The upper end of a gain is at most T7 / T0.
+ * GSL's mt19937 with the seed given. The upper end of a gain is at most T7 / T0, T7 with the worst of
+ * that scatter.
  *
  * The verdict names up to three causes above 0.1 nats, and the largest whatever its size. A cause has no
  * effect when its share is within 0.1 nats and a quarter of all, and its gain is surely within 1.1.
@@ -36,6 +37,8 @@ typedef struct kva_evidence {
   const kvm_timing *ranges; /* of the ceilings (KVM_P_MMA_RATE, WAVE_RATE, L2_RATE, LINK_RATE, DRAM_RATE);
                                NULL: by their kind */
   double scatter;           /* T3 / T2 where memory binds: 1 contiguous, NaN not known */
+  double scatter_low, scatter_high; /* the ends of what is assumed of it; 0: no range */
+  double kernel_low, kernel_high;   /* s of a modelled T6 at these ends; 0: it stays as it is */
   double even, busiest; /* s that something beyond the work's resources needs at least: spread over all SMs (T2),
                            on the busiest (T4); 0: nothing */
   kva_timing resident, kernel, whole; /* T5, T6, T7 */

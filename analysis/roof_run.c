@@ -59,6 +59,15 @@ static double scatter_of(const kva_run *run) {
   return run->contiguous ? 1 : run->gather.layout.at.scatter;
 }
 
+/* The ends of what is assumed of it; both are the factor itself where nothing is. */
+static double scatter_low(const kva_run *run) {
+  return run->contiguous ? 1 : fmin(run->gather.layout.fast.scatter, run->gather.layout.at.scatter);
+}
+
+static double scatter_high(const kva_run *run) {
+  return run->contiguous ? 1 : fmax(run->gather.layout.slow.scatter, run->gather.layout.at.scatter);
+}
+
 /* The kernel's program for this problem: of several the one whose units of query rows it has. */
 static const kvm_declared *program_for(const kva_run *run, uint32_t kernel, const kvm_verify *problem) {
   const kvm_declared *d = run->program[kernel];
@@ -69,25 +78,28 @@ static const kvm_declared *program_for(const kva_run *run, uint32_t kernel, cons
 
 /* No time is below what the work needs. A program that says so leaves work out, or its pipes are taken for
  * faster than the ceilings. */
-static void keep_above_bounds(kva_point *p) {
+static void keep_above_bounds(const kva_run *run, kva_point *p) {
   kvm_prediction *m = &p->prediction;
   double *t = p->ladder.t;
   if (!m->known || isnan(t[4])) return;
   p->raised = m->whole < 0.98 * t[4];
+  m->cold_low = fmax(m->cold_low, kvm_ladder_of(&p->useful, &p->work, &run->roofs, scatter_low(run)).t[4]);
+  m->cold_high = fmax(m->cold_high, kvm_ladder_of(&p->useful, &p->work, &run->roofs, scatter_high(run)).t[4]);
   t[6] = m->cold = fmax(m->cold, t[4]);
   t[7] = m->whole = fmax(m->whole, t[4]);
   m->low = fmax(m->low, t[4]);
-  m->high = fmax(m->high, m->whole);
+  m->high = fmax(m->high, m->whole - m->cold + fmax(m->cold, m->cold_high));
 }
 
 static kv_status predict_time(kva_run *run, kva_point *p, kvm_time_memo *memo, kv_error *err) {
   const kvm_declared *program = program_for(run, p->kernel, &p->problem);
   const double scatter = scatter_of(run);
   if (isnan(scatter)) return KV_OK; /* no T3, so nothing above it */
-  const kvm_question q = {program, &p->problem, &p->work, &p->useful, &run->timing, scatter, true, true};
+  const kvm_question q = {program, &p->problem, &p->work,         &p->useful,       &run->timing,
+                          scatter, true,        true, scatter_low(run), scatter_high(run)};
   kv_status st = kvm_predict(&q, memo, &p->prediction, err);
   if (!st) kvm_ladder_time(&p->ladder, &p->prediction);
-  if (!st) keep_above_bounds(p);
+  if (!st) keep_above_bounds(run, p);
   return st;
 }
 
@@ -99,6 +111,10 @@ static void attribute(const kva_run *run, kva_point *p) {
                           .roofs = &run->roofs,
                           .ranges = &run->timing,
                           .scatter = scatter_of(run),
+                          .scatter_low = scatter_low(run),
+                          .scatter_high = scatter_high(run),
+                          .kernel_low = p->prediction.known ? p->prediction.cold_low : 0,
+                          .kernel_high = p->prediction.known ? p->prediction.cold_high : 0,
                           .even = p->prediction.known ? p->prediction.copying_even : 0,
                           .busiest = p->prediction.known ? p->prediction.copying : 0,
                           .resident = {&t[5], isnan(t[5]) ? 0u : 1u, 0},
@@ -247,8 +263,7 @@ static void judge_layout(kva_run *run) {
   if (run->contiguous || isnan(g->at.scatter)) return;
   bool none = fmax(g->at.scatter, g->slow.scatter) < 1.05;
   add(run->verdict, size, " Scatter: %s, %.2f (%.2f to %.2f) where memory binds.",
-      none ? "no effect" : "reading takes longer", g->at.scatter, fmin(g->fast.scatter, g->at.scatter),
-      fmax(g->slow.scatter, g->at.scatter));
+      none ? "no effect" : "reading takes longer", g->at.scatter, scatter_low(run), scatter_high(run));
 }
 
 /* Times of rows that no card of this kind can hold are times of nothing. */

@@ -362,7 +362,7 @@ kv_status kva_validate(kva_readings *m, const kvm_gpu *gpu, const kvm_declared_s
     kvm_useful u = kvm_structure_useful(&k->structure, &s->problem);
     st = check_floor(m, s, &u, roofs, err);
     if (st) break;
-    const kvm_question q = {k, &s->problem, &w, &u, timing, 1, false, true};
+    const kvm_question q = {k, &s->problem, &w, &u, timing, 1, false, true, 0, 0};
     st = kvm_predict(&q, &memo, &p, err);
     if (st) break;
     s->ladder = kvm_ladder_of(&u, &w, roofs, true);

@@ -449,6 +449,20 @@ static bool matters(const kvm_question *q, int p) {
   return true;
 }
 
+/* The kernel's time at the ends of the scatter's range, which hold `cold`. */
+static kv_status find_ends(const kvm_question *q, const trial *base, kvm_time_memo *memo, kvm_prediction *p, kv_error *err) {
+  kvm_question low = *q, high = *q;
+  kv_status st = KV_OK;
+  p->cold_low = p->cold_high = p->cold;
+  low.scatter = q->scatter_low;
+  high.scatter = q->scatter_high;
+  if (low.scatter > 0 && low.scatter < q->scatter) st = kernel_time(&low, base, memo, &p->cold_low, NULL, err);
+  if (!st && high.scatter > q->scatter) st = kernel_time(&high, base, memo, &p->cold_high, NULL, err);
+  p->cold_low = fmin(p->cold, fmax(p->cold_low, p->aliased));
+  p->cold_high = fmax(p->cold, p->cold_high);
+  return st;
+}
+
 /* A parameter whose upper end changes the time by less is taken to change it as little at its lower end. */
 static const double SLIGHT = 3e-3;
 
@@ -474,14 +488,18 @@ static kv_status find_interval(const kvm_question *q, const trial *base, kvm_tim
      * its middle */
     sum += i == KVM_P_MODEL ? p->effect[i] * p->effect[i] : p->effect[i] * p->effect[i] / 3;
   }
-  p->low = p->whole * exp(-1.96 * sqrt(sum));
-  p->high = p->whole * exp(1.96 * sqrt(sum));
+  const double down = log(p->whole / (p->whole - p->cold + p->cold_low)),
+               up = log((p->whole - p->cold + p->cold_high) / p->whole);
+  p->low = p->whole * exp(-1.96 * sqrt(sum + down * down / 3));
+  p->high = p->whole * exp(1.96 * sqrt(sum + up * up / 3));
   return st;
 }
 
 static const kvm_prediction nothing = {.resident = NAN,
                                        .aliased = NAN,
                                        .cold = NAN,
+                                       .cold_low = NAN,
+                                       .cold_high = NAN,
                                        .whole = NAN,
                                        .low = NAN,
                                        .high = NAN,
@@ -520,6 +538,7 @@ kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction
   /* misses make nothing faster: where it comes out so, warps met in another order */
   p->aliased = fmax(p->aliased, p->resident);
   p->cold = fmax(p->cold, p->aliased);
+  if (!st) st = find_ends(q, &x, memo, p, err);
   if (!st) st = merge_time(q, &x, memo, &p->merge, err);
   if (st) return st;
   p->known = true;

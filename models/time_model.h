@@ -105,9 +105,11 @@ typedef struct kvm_prediction {
   bool known; /* false: no program for these rows, does not fit, or a parameter is missing; all else is NaN
                  then */
   double resident, aliased, cold; /* s, the kernel: nothing misses, slot numbers miss, rows too */
+  double cold_low, cold_high;     /* s, `cold` at the ends of the layout's scatter; = cold without a range */
   double whole;                   /* s, T7 */
   double low,
-      high; /* of whole, one standard deviation of every parameter's range taken together, times 1.96 */
+      high; /* of whole, one standard deviation of every parameter's range taken together, times 1.96; the scatter's range goes
+               to either side by what lies there */
   double merge, launches;        /* s within whole */
   double copying;                /* s that the busiest SM's cp.async take at their best rate */
   double copying_even;           /* the same, were they spread evenly over all SMs */
@@ -117,7 +119,8 @@ typedef struct kvm_prediction {
   kvm_parameter dominating;
 } kvm_prediction;
 
-/* `scatter`: memory rate of a contiguous layout over that of this one (1). `gains`, `interval`: wanted too.
+/* `scatter`: memory rate of a contiguous layout over that of this one (1); scatter_low, scatter_high: the ends of what is
+ * assumed of it, 0 for none. `gains`, `interval`: wanted too.
  * Errors are those of kvm_sm_run(). */
 typedef struct kvm_question {
   const kvm_declared *kernel;
@@ -127,6 +130,7 @@ typedef struct kvm_question {
   const kvm_timing *timing;
   double scatter;
   bool gains, interval;
+  double scatter_low, scatter_high;
 } kvm_question;
 kv_status kvm_predict(const kvm_question *question, kvm_time_memo *memo, kvm_prediction *prediction,
                       kv_error *err);

@@ -589,6 +589,34 @@ static void a_layout_is_taken_as_it_is(void) {
   expect("--gpu h200 --layout rows.h5 --rows bf16", 2, NULL, "656 B");
 }
 
+static double end_of(const json_t *point, const char *interval, size_t end) {
+  const json_t *scatter = json_object_get(json_object_get(point, "causes"), "scatter");
+  return json_number_value(json_array_get(json_object_get(scatter, interval), end));
+}
+
+/* What the layout may cost where rows and bursts of a memory are assumed: in the shares, the gains, the interval of the
+ * time and each kernel's verdict, as far as memory binds the kernel. */
+static void assumed_scatter_reaches_the_kernels(void) {
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cd '%s' && %s synth random --rows 131072 --pool 1Mi --requests 1 -q -o rnd.h5 && "
+                                           "%s replay rnd.h5 --no-report -q --layout-out rnd.l.h5 --request all --step 1",
+                               kv_tmp("."), kv_program("kvsim"), kv_program("kvsim")), 0);
+  json_t *random = run_json("--gpu sm_120 --layout rnd.l.h5 --no-report --json -q"),
+         *whole = run_json("--gpu sm_120 --prefix 131072 --no-report --json -q");
+  for (size_t k = 0; k < 3; k++) {
+    const json_t *p = json_array_get(json_object_get(random, "points"), k), *c = json_array_get(json_object_get(whole, "points"), k);
+    const char *name = json_string_value(json_object_get(p, "kernel")), *verdict = json_string_value(json_object_get(p, "verdict"));
+    const char *none = strstr(verdict, "no effect");
+    const bool binds = !strcmp(name, "split_verify");
+    CU_ASSERT_EQUAL(end_of(p, "nats_interval", 1) > 0.2, strcmp(name, "extend_serial") != 0);
+    CU_ASSERT_EQUAL(end_of(p, "gain_interval", 1) > 1.2, binds);
+    CU_ASSERT(end_of(p, "gain_interval", 0) >= 1 && end_of(c, "gain_interval", 1) == 1);
+    CU_ASSERT_EQUAL(!none || !strstr(none, "scatter"), binds);
+    CU_ASSERT_EQUAL(json_number_value(json_object_get(p, "time_high_s")) > 1.05 * json_number_value(json_object_get(c, "time_high_s")), binds);
+  }
+  json_decref(random);
+  json_decref(whole);
+}
+
 static void a_card_that_is_here_is_taken(void) {
   char command[2048], *out, *err;
   CU_ASSERT_EQUAL(mkdir(kv_tmp("cards"), 0700), 0);
@@ -643,6 +671,7 @@ void suite_roofline_cli(void) {
                                        {"verdict", the_verdict_is_exact},
                                        {"deterministic", two_runs_are_the_same_to_the_bit},
                                        {"layout", a_layout_is_taken_as_it_is},
+                                       {"assumed scatter", assumed_scatter_reaches_the_kernels},
                                        {"card", a_card_that_is_here_is_taken},
                                        {"own description", a_description_of_ones_own},
                                        {"programs are named", programs_are_named},

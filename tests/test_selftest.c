@@ -56,7 +56,7 @@ static void explain(const char *structure, const char *tile, unsigned launches, 
   kvm_work w = kvm_declared_work(k, problem, h200);
   kvm_useful u = kvm_structure_useful(&k->structure, problem);
   kvm_ladder l = kvm_ladder_of(&u, &w, &roofs, scatter);
-  const kvm_question q = {k, problem, &w, &u, &timing, scatter, true, false};
+  const kvm_question q = {k, problem, &w, &u, &timing, scatter, true, false, 0, 0};
   CU_ASSERT_EQUAL_FATAL(kvm_predict(&q, &memo, &p, NULL), KV_OK);
   kvm_ladder_time(&l, &p);
   const kva_evidence e = {.useful = &u,

@@ -46,7 +46,7 @@ static kvm_prediction ask(const char *gpu_name, const char *kernel, uint32_t hea
   kvm_timing timing = kvm_timing_of(gpu, kvm_pipes_find(&pipes, kvm_gpu_sm(gpu)), &roofs);
   kvm_work w = kvm_declared_work(k, &p, gpu);
   kvm_useful u = kvm_structure_useful(&k->structure, &p);
-  const kvm_question q = {k, &p, &w, &u, &timing, 1, all, all};
+  const kvm_question q = {k, &p, &w, &u, &timing, 1, all, all, 0, 0};
   CU_ASSERT_EQUAL(kvm_predict(&q, &memo, &out, NULL), KV_OK);
   CU_ASSERT(out.known && out.whole > 0 && isfinite(out.whole));
   kvm_time_memo_free(&memo);
@@ -213,7 +213,7 @@ static void the_matrix_unit_takes_whole_cycles(void) {
     kvm_time_memo memo = {0};
     kvm_prediction out;
     t.p[KVM_P_MMA_RATE].value = 4096 * 4 / interval[i] * t.p[KVM_P_MMA_CLOCK].value;
-    const kvm_question q = {k, &p, &w, &u, &t, 1, false, false};
+    const kvm_question q = {k, &p, &w, &u, &t, 1, false, false, 0, 0};
     CU_ASSERT_EQUAL(kvm_predict(&q, &memo, &out, NULL), KV_OK);
     time[i] = out.whole;
     kvm_time_memo_free(&memo);

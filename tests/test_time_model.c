@@ -439,7 +439,7 @@ static void ask(const char *gpu_name, const kvm_declared *k, const kvm_verify *p
   a->work = kvm_declared_work(k, problem, gpu);
   a->useful = kvm_structure_useful(&k->structure, problem);
   a->ladder = kvm_ladder_of(&a->useful, &a->work, &roofs, true);
-  const kvm_question q = {k, problem, &a->work, &a->useful, &a->timing, 1, true, true};
+  const kvm_question q = {k, problem, &a->work, &a->useful, &a->timing, 1, true, true, 0, 0};
   CU_ASSERT_EQUAL_FATAL(kvm_predict(&q, &memo, &a->p, NULL), KV_OK);
   kvm_ladder_time(&a->ladder, &a->p);
   kvm_time_memo_free(&memo);
@@ -490,7 +490,7 @@ static void cold_code_costs_once(void) {
   kvm_time_memo memo = {0};
   kvm_prediction with, without;
   ask("h200", k, &p, &a);
-  kvm_question q = {k, &p, &a.work, &a.useful, &a.timing, 1, false, false};
+  kvm_question q = {k, &p, &a.work, &a.useful, &a.timing, 1, false, false, 0, 0};
   CU_ASSERT(k->block.roles == 1 && k->launches == 1);
   CU_ASSERT_EQUAL_FATAL(kvm_predict(&q, &memo, &with, NULL), KV_OK);
   const double each = a.timing.p[KVM_P_COLD_CODE].value, clock = a.timing.p[KVM_P_MMA_CLOCK].value;
@@ -571,7 +571,7 @@ static void without_a_latency_there_is_no_time(void) {
   CU_ASSERT_NOT_EQUAL(kvm_timing_missing(&timing), KVM_PARAMETERS);
   kvm_work w = kvm_declared_work(k, &p, gpu);
   kvm_useful u = kvm_structure_useful(&k->structure, &p);
-  const kvm_question q = {k, &p, &w, &u, &timing, 1, true, true};
+  const kvm_question q = {k, &p, &w, &u, &timing, 1, true, true, 0, 0};
   CU_ASSERT_EQUAL(kvm_predict(&q, &memo, &out, NULL), KV_OK);
   CU_ASSERT(!out.known && isnan(out.whole));
 }

@@ -338,6 +338,36 @@ static void a_copy_at_the_roof_has_no_cause(void) {
   for (int i = 0; i < KVM_CAUSES; i++) CU_ASSERT(exp(a.cause[i].nats) <= 1.1);
 }
 
+/* A layout that costs 1 % and may cost 30 %: what may be is in the share, the gain and the verdict, and goes with the times;
+ * where memory does not bind it is nothing. */
+static void an_assumed_scatter_is_carried(void) {
+  kvm_roofs roofs = roofs_of(1e12);
+  double t[] = {0.9e-6, 1.03e-6, 1.05e-6};
+  kva_evidence e = evidence_of(&copying, &roofs, t);
+  kva_attribution a;
+  e.scatter = 1.01;
+  kva_attribute("copy", &e, &a);
+  CU_ASSERT(a.cause[KVM_C_SCATTER].gain_high < 1.1 && strstr(a.verdict, "scatter"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(strstr(a.verdict, "no effect"), "scatter"));
+  e.scatter_low = 1.01;
+  e.scatter_high = 1.31;
+  e.kernel_low = 1.03e-6;
+  e.kernel_high = 1.31e-6;
+  kva_attribute("copy", &e, &a);
+  const kva_cause *c = &a.cause[KVM_C_SCATTER], *memory = &a.cause[KVM_C_MEMORY];
+  NEAR(c->nats, log(1.01), 1e-9);
+  CU_ASSERT(c->low <= c->nats && c->high > log(1.25) && c->high < log(1.36));
+  CU_ASSERT(c->gain_low <= c->gain && c->gain < 1.02 && c->gain_high > 1.2 && c->gain_high < 1.34);
+  const char *none = strstr(a.verdict, "no effect");
+  CU_ASSERT(!none || !strstr(none, "scatter"));
+  CU_ASSERT(memory->low > -0.06); /* the kernel takes longer with it, so no miss is worth less than nothing */
+  e.work = &(kvm_work){.fits = true, .blocks = 100, .busy_sms = 100, .chip = {1e6, 40e6, 40e6, 1e6, 0}};
+  t[0] = 4.2e-6, t[1] = 4.3e-6, t[2] = 4.4e-6;
+  e.kernel_low = e.kernel_high = 4.3e-6;
+  kva_attribute("link", &e, &a);
+  CU_ASSERT(a.cause[KVM_C_SCATTER].high == 0 && strstr(strstr(a.verdict, "no effect"), "scatter"));
+}
+
 /* 1.13 times its floor, most of it launches: they are named, however small, and no gain goes below the floor.
  */
 static void a_small_share_is_named_and_bounded(void) {
@@ -573,6 +603,7 @@ void suite_validate(void) {
       {"histories", histories_name_no_folders},
       {"copy", a_copy_at_the_roof_has_no_cause},
       {"small share", a_small_share_is_named_and_bounded},
+      {"assumed scatter", an_assumed_scatter_is_carried},
       {NULL, NULL}};
   kv_suite("validate", cases);
 }
