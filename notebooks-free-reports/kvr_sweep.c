@@ -199,6 +199,7 @@ static double class_of(const sweep *s, uint64_t c) {
   const char *verdict = word_at(&s->verdicts, c);
   if (policy(s, P_FITS, (uint64_t)cost(s, C_POLICY, c)) == 0 || !strcmp(verdict, "does not fit")) return 4;
   if (!strcmp(verdict, "baseline") || !strcmp(verdict, "bound")) return 5;
+  if (!strcmp(verdict, "not known")) return 3;
   return !strcmp(verdict, "do it") ? 1 : !strcmp(verdict, "no effect") ? 3 : 2;
 }
 

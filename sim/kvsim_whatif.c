@@ -201,6 +201,11 @@ static void say_verdict(plan *p) {
   const kvs_cell *base = &p->cell[0];
   uint32_t best = 0;
   double most = 0, floor = base->result.read_floor[0], read = base->result.read_seconds[0];
+  if (!(read > 0)) {
+    (void)snprintf(p->verdict, sizeof p->verdict,
+                   "This trace reads no rows in decode steps: what scatter costs, and what a policy saves, is not known.");
+    return;
+  }
   for (uint32_t i = 1; i < p->policies; i++) {
     kvs_judgement j = judge(p, i);
     if (!strcmp(j.verdict, "do it") && j.net > most) most = j.net, best = i;
@@ -212,7 +217,7 @@ static void say_verdict(plan *p) {
                            100 * p->prices.effect, p->gpu[0].key);
   (void)snprintf(p->verdict + at, sizeof p->verdict - (size_t)at,
                  " Scatter costs %.2f %% of that time as recorded: no policy, and no kernel, can gain more by it (%s%s).",
-                 read > 0 ? 100 * (read - floor) / read : 0, p->gpu[0].memory[0] ? "modelled; memory: " : "",
+                 100 * (read - floor) / read, p->gpu[0].memory[0] ? "modelled; memory: " : "",
                  p->gpu[0].memory[0] ? p->gpu[0].memory : p->gpu[0].memory_model);
 }
 

@@ -416,7 +416,7 @@ kv_status kvs_whatif_write(const kvs_whatif_head *h, const kvs_cell *cells, uint
   if (!st) st = write_words(&t, "policies/summary", "what it does", n, policy_summary, err);
   if (!st) st = WRITE_TABLE(&t, policy_columns, n, err);
   if (!st) st = WRITE_TABLE(&t, cost_columns, costs, err);
-  if (!st) st = write_words(&t, "costs/verdict", "do it, don't, no effect, does not fit, baseline or bound", costs, c_verdict, err);
+  if (!st) st = write_words(&t, "costs/verdict", "do it, don't, no effect, not known, does not fit, baseline or bound", costs, c_verdict, err);
   if (!st) st = write_kernels(&t, err);
   if (!st) st = write_series(&t, err);
   if (!st) st = write_map(&t, err);

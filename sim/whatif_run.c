@@ -190,6 +190,7 @@ static double paid(const kvs_cell *c, const kvs_prices *p, double *bytes, double
 static const char *verdict(const kvs_cell *c, const kvs_cell *base, const kvs_judgement *j, double base_read, double effect) {
   if (c->policy->costs_nothing) return "bound";
   if (!base || c == base) return "baseline";
+  if (!(base_read > 0)) return "not known"; /* no rows are read in decode steps: nothing to save of */
   if (fabs(j->net) < effect * base_read) return "no effect";
   return j->net > 0 ? "do it" : "don't";
 }

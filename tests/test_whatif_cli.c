@@ -215,6 +215,20 @@ static void a_misfit_saves_nothing(void) {
   CU_ASSERT_EQUAL(strncmp(verdict, "0 of 1 combinations", 19), 0);
 }
 
+/* A trace without decode steps reads nothing: no policy gains by that, and none is told to lose. */
+static void without_reading_nothing_is_known(void) {
+  char *out = NULL;
+  CU_ASSERT_EQUAL(run(NULL, "synth random --rows 512 --requests 1 -q -o unread.h5"), 0);
+  CU_ASSERT_EQUAL(run(&out, "whatif unread.h5 --policy fifo,compact --no-report -o unread.w.h5"), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "reads no rows in decode steps: what scatter costs, and what a policy saves, is not known."));
+  CU_ASSERT_PTR_NULL(strstr(out, "can gain more"));
+  free(out);
+  json_t *j = json_of("whatif unread.h5 --policy fifo,compact --json --no-report -o unread.w.h5");
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(policy_of(j, "fifo"), "verdict")), "not known");
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(policy_of(j, "as-recorded"), "verdict")), "baseline");
+  json_decref(j);
+}
+
 /* What an interrupted sweep kept is never taken for another's, nor thrown away unasked. */
 static void sweep_of_other_settings(void) {
   char *out = NULL;
@@ -329,6 +343,7 @@ void suite_whatif_cli(void) {
                                        {"synth and diff", synth_and_diff},
                                        {"sweep goes on", sweep},
                                        {"a policy that does not fit", a_misfit_saves_nothing},
+                                       {"no reading", without_reading_nothing_is_known},
                                        {"usage", usage},
                                        {NULL, NULL}};
   kv_suite("whatif_cli", cases);
