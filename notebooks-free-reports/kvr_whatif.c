@@ -569,10 +569,10 @@ static kv_status cover_kernels(const whatif *w, kvr_cover *c, kv_error *err) {
   if (!st) st = kvr_strings(&w->job->src, "kernels/bound", t.rows, &bound.text, &bound.width, &bound.n, err);
   for (uint64_t i = 0; !st && i < t.rows && at + 200 < sizeof text; i++)
     if (t.value[K_POLICY][i] == (double)w->baseline && t.value[K_GPU][i] == 0)
-      at += (size_t)snprintf(text + at, sizeof text - at, "%s%.60s %s, set by %.30s", at ? "; " : "", word_at(&kernel, i),
+      at += (size_t)snprintf(text + at, sizeof text - at, "%s%.60s at least %s, set by %.30s", at ? "; " : "", word_at(&kernel, i),
                              kvr_time(t.value[K_STEP][i]).text, word_at(&bound, i));
   if (!st && *text)
-    kvr_cover_row(c, "A decode step", "%.0f heads x %.0f queries, modelled floor, as recorded: %s", w->heads, w->queries, text);
+    kvr_cover_row(c, "A decode step", "%.0f heads x %.0f queries, modelled floors, no times, as recorded: %s", w->heads, w->queries, text);
   free(kernel.text);
   free(bound.text);
   kvr_table_close(&t);

@@ -233,7 +233,7 @@ static void number_or_dash(double v, const char *format, char *out, size_t size)
 /* Whether scatter is anything to each kernel at all: what the best policy and the bound would save it. */
 static void print_kernels(const plan *p) {
   if (!p->kernels) return;
-  printf("\n  a mean decode step of %u heads x %u queries on %s (modelled: floors of declared structures by the description;\n  `roofline` has times, by a calibration where there is one)\n", p->heads, p->queries,
+  printf("\n  floors of a mean decode step of %u heads x %u queries on %s (modelled, of declared structures by the description: no time is\n  below them, how far above it lies they do not say; `roofline` has times, by a calibration where there is one)\n", p->heads, p->queries,
          p->gpu[0].key);
   for (uint32_t i = 0; i < p->kernels; i++) {
     const kvs_kernel_time *base = &p->kernel[i], *best = NULL;
@@ -241,7 +241,7 @@ static void print_kernels(const plan *p) {
     for (uint32_t k = 0; k < p->kernels; k++)
       if (!p->kernel[k].gpu && !strcmp(p->kernel[k].kernel, base->kernel) && (!best || p->kernel[k].saved_step > best->saved_step))
         best = &p->kernel[k];
-    printf("  %-16s %10.3f ms, set by %-5s best saving %.3f ms a step (%s)\n", base->kernel, base->step * 1e3, base->bound,
+    printf("  %-16s floor %10.3f ms, set by %-5s best saving %.3f ms of it (%s)\n", base->kernel, base->step * 1e3, base->bound,
            best->saved_step * 1e3, best->saved_step > 0 ? p->policy[best->policy]->name : "none");
   }
 }
@@ -309,8 +309,8 @@ static json_t *policy_json(const plan *p, uint32_t i) {
   for (uint32_t k = 0; k < p->kernels; k++)
     if (p->kernel[k].policy == i && !p->kernel[k].gpu)
       json_object_set_new(kernels, p->kernel[k].kernel,
-                          json_pack("{s:s,s:o,s:o}", "bound", p->kernel[k].bound, "step_seconds", real_or_null(p->kernel[k].step),
-                                    "saved_seconds_a_step", real_or_null(p->kernel[k].saved_step)));
+                          json_pack("{s:s,s:s,s:o,s:o}", "kind", "floor", "bound", p->kernel[k].bound, "step_at_least_seconds",
+                                    real_or_null(p->kernel[k].step), "saved_of_floor_seconds_a_step", real_or_null(p->kernel[k].saved_step)));
   json_object_set_new(o, "kernels", kernels);
   return o;
 }

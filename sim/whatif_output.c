@@ -197,7 +197,7 @@ static const column kernel_columns[] = {
     {"kernels/policy", 'w', "1", "row of /policies", k_policy},
     {"kernels/gpu", 'w', "1", "row of /gpus", k_gpu},
     {"kernels/step", 'f', "s", "floor of the kernel's structure for a mean decode step, all layers, memory at the policy's share", k_step},
-    {"kernels/saved_step", 'f', "s", "the baseline's - this one's", k_saved}};
+    {"kernels/saved_step", 'f', "s", "the baseline's floor - this one's", k_saved}};
 
 static kv_status write_kernels(const table *t, kv_error *err) {
   uint64_t n = t->head->kernels;

@@ -194,7 +194,7 @@ static void a_misfit_saves_nothing(void) {
   CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(vllm, "verdict")), "does not fit");
   for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) CU_ASSERT_TRUE(is_null(vllm, figures[i]));
   CU_ASSERT_EQUAL(whole(vllm, "short_step"), 1);
-  CU_ASSERT_TRUE(is_null(json_object_get(json_object_get(vllm, "kernels"), "split_verify"), "saved_seconds_a_step"));
+  CU_ASSERT_TRUE(is_null(json_object_get(json_object_get(vllm, "kernels"), "split_verify"), "saved_of_floor_seconds_a_step"));
   CU_ASSERT_FALSE(is_null(policy_of(j, "as-recorded"), "read_seconds"));
   json_decref(j);
   CU_ASSERT_TRUE(number_at(kv_tmp("misfit.h5"), "costs/read", 0) > 0);
@@ -213,6 +213,23 @@ static void a_misfit_saves_nothing(void) {
   CU_ASSERT_EQUAL(kv_h5_get_str(f, "verdict", verdict, sizeof verdict, NULL), KV_OK);
   H5Fclose(f);
   CU_ASSERT_EQUAL(strncmp(verdict, "0 of 1 combinations", 19), 0);
+}
+
+/* Kernels' figures are floors, and each says so where it stands. */
+static void kernels_have_floors(void) {
+  char args[2048], *out = NULL;
+  const char *sample = kv_source("traces/samples/single_long_eagle.h5");
+  (void)snprintf(args, sizeof args, "whatif '%s' --policy fifo --no-report -o fl.h5", sample);
+  CU_ASSERT_EQUAL(run(&out, args), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "extend_serial    floor "));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "no time is\n  below them"));
+  free(out);
+  (void)snprintf(args, sizeof args, "whatif '%s' --policy fifo --json --no-report -o fl.h5", sample);
+  json_t *j = json_of(args), *k = json_object_get(json_object_get(policy_of(j, "fifo"), "kernels"), "extend_serial");
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(k, "kind")), "floor");
+  CU_ASSERT(json_number_value(json_object_get(k, "step_at_least_seconds")) > 0);
+  CU_ASSERT_PTR_NULL(json_object_get(k, "step_seconds"));
+  json_decref(j);
 }
 
 /* A trace without decode steps reads nothing: no policy gains by that, and none is told to lose. */
@@ -344,6 +361,7 @@ void suite_whatif_cli(void) {
                                        {"sweep goes on", sweep},
                                        {"a policy that does not fit", a_misfit_saves_nothing},
                                        {"no reading", without_reading_nothing_is_known},
+                                       {"floors", kernels_have_floors},
                                        {"usage", usage},
                                        {NULL, NULL}};
   kv_suite("whatif_cli", cases);
