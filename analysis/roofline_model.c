@@ -91,6 +91,7 @@ kv_status roofline_model_use(roofline_model *model, const kvm_gpus *gpus, const 
   run->declared = &model->declared;
   run->own = model->own;
   run->given = true;
+  run->pipes = kvm_pipes_find(&model->pipes, kvm_gpu_sm(run->gpu));
   kv_status st = model->named ? find_named(model, run->gpu, &run->own, err) : KV_OK;
   if (!st) st = roofline_model_timing(model, gpus, run->gpu, calibration, &run->roofs, &run->timing, err);
   if (!st) memcpy(run->calibration, model->memory.file, sizeof run->calibration);

@@ -97,9 +97,11 @@ static void print_ceilings(const kva_run *run) {
   kva_run_missing(run, missing, sizeof missing);
   if (missing[0]) printf("not known, so left out: %s\n", missing);
   kva_run_borrowed(run, borrowed, sizeof borrowed);
+  const char *pipes = run->pipes ? run->pipes->arch : run->gpu->arch;
+  bool own = !strcmp(pipes, run->gpu->arch);
   if (borrowed[0])
-    printf("programs of another architecture's machine code, on the pipes of %s: %s\n", run->gpu->arch,
-           borrowed);
+    printf("programs of another architecture's machine code, on the pipes of %s%s%s%s: %s\n", pipes, own ? "" : " (nobody described those of ",
+           own ? "" : run->gpu->arch, own ? "" : ")", borrowed);
 }
 
 static void print_point(const kva_run *run, const kva_point *p) {

@@ -224,6 +224,13 @@ static void programs_are_named(void) {
   free(out);
 }
 
+/* Whose pipes a time is made with: those that are described, not those that the GPU would need. */
+static void pipes_are_those_used(void) {
+  expect("--gpu l40s --no-report --prefix 4096", 0, "on the pipes of sm_80 (nobody described those of sm_89): ", NULL);
+  expect("--gpu b200 --no-report --prefix 4096", 0, "on the pipes of sm_90 (nobody described those of sm_100): ", NULL);
+  expect("--gpu sm_120 --no-report --prefix 4096", 0, "on the pipes of sm_120: ", NULL);
+}
+
 static void two_programs_of_a_name_are_told(void) {
   expect("--gpu h200 --no-report -q -o two-h200.h5", 0, NULL, NULL);
   expect("--gpu sm_120 --no-report -q -o two-sm120.h5", 0, NULL, NULL);
@@ -675,6 +682,7 @@ void suite_roofline_cli(void) {
                                        {"card", a_card_that_is_here_is_taken},
                                        {"own description", a_description_of_ones_own},
                                        {"programs are named", programs_are_named},
+                                       {"pipes", pipes_are_those_used},
                                        {"two programs", two_programs_of_a_name_are_told},
                                        {"ranges", ranges_hold_their_value},
                                        {"without nvcc", a_build_without_nvcc_says_so},
