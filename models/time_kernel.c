@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <ini.h>
+#include <limits.h>
 #include <stddef.h>
 #include <math.h>
 #include <stdio.h>
@@ -97,6 +98,12 @@ static int merge_entry(reader *r, const char *key, const char *text) {
   return -1;
 }
 
+/* Digits and nothing else; UINT_MAX for any other text. */
+static unsigned whole_number(const char *text) {
+  if (!*text || strspn(text, "0123456789") != strlen(text) || strlen(text) > 9) return UINT_MAX;
+  return (unsigned)strtoul(text, NULL, 10);
+}
+
 static int warps_entry(reader *r, const char *key, const char *text) {
   static const char *const part[] = {"begin", "tile", "end"};
   bool merging = !strncmp(r->section, "merge", 5);
@@ -107,12 +114,12 @@ static int warps_entry(reader *r, const char *key, const char *text) {
   for (int i = 0; i < 3; i++)
     if (!strcmp(key, part[i])) return append_text(r, &r->text[role][i], text);
   if (!strcmp(key, "fewer")) {
-    r->fewer[role] = (unsigned)strtoul(text, NULL, 10);
-    return r->fewer[role] >= 1 && r->fewer[role] <= KVM_MAX_FEWER ? 1 : fail(r, "1 to 4 tiles, not ", text);
+    r->fewer[role] = whole_number(text);
+    return r->fewer[role] >= 1 && r->fewer[role] <= KVM_MAX_FEWER ? 1 : fail(r, "1 to 4 whole tiles, not ", text);
   }
   if (strcmp(key, "count") != 0) return fail(r, "unknown key (count, fewer, begin, tile, end)", "");
   if (r->count[role]) return fail(r, "given twice; is the section there twice?", "");
-  r->count[role] = (unsigned)strtoul(text, NULL, 10);
+  r->count[role] = whole_number(text);
   return r->count[role] >= 1 && r->count[role] <= 32 ? 1 : fail(r, "1 to 32 warps, not ", text);
 }
 
@@ -338,6 +345,10 @@ static kv_status parse_block(reader *r, kvm_block *b, unsigned first, const char
       if (st)
         return kv_fail(r->err, st, "%s: [%s ...] number %u: %.400s", r->path, section, i + 1, inner.text);
     }
+    if (b->role[i].fewer && !kvm_program_count(&b->role[i].end).instructions)
+      return kv_fail(r->err, KV_ERR_INPUT,
+                     "%s: [%s ...] number %u: fewer = %u, but nothing stands in `end`: put the instructions of these tiles there, or take "
+                     "`fewer` away", r->path, section, i + 1, b->role[i].fewer);
   }
   return KV_OK;
 }

@@ -15,7 +15,8 @@
  *     begin       = ...               ; before the first tile; may be left out
  *     tile        = ...               ; each tile, may go on over indented lines
  *     end         = ...               ; after the last
- *     fewer       = 1                 ; tiles that stand in `end` and not in `tile`, 1 to 4; may be left out
+ *     fewer       = 1                 ; tiles that stand in `end` and not in `tile`, 1 to 4; may be left out, and needs
+ *                                       instructions in `end`
  *
  *     [merge main]                    ; of a split kernel: the launch that merges partial results, at most 5
  *     registers = 88, shared_bytes = ..., count = 16, begin, tile, end: a tile is one turn over the partials

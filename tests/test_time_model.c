@@ -319,7 +319,7 @@ static void a_kernel_of_ones_own(void) {
       load_text("[kernel]\nname = mine\nlike = split_verify\narch = sm_90\ndescription = d\nsource = s\n"
                 "launches = 2\n[structure]\nthreads = 128\ntile_tokens = 32\neven = yes\n"
                 "[warps load]\ncount = 1\ntile = cp16.row*72 commit\n  group*1\n[warps math]\ncount = 3\nfewer = 1\n"
-                "begin = alu*5\ntile = mma*8\n",
+                "begin = alu*5\ntile = mma*8\nend = mma*8\n",
                 &k, &err),
       KV_OK);
   CU_ASSERT_STRING_EQUAL(k->structure.name, "mine");
@@ -390,8 +390,13 @@ static void bad_declarations_are_named(void) {
       {OWN "[warps all]\ncount = 4\ntile = cp16.row*18\n[warps b]\ncount = 4\ntile = alu\n"
            "[warps all]\ncount = 4\ntile = alu\n",
        "the section is there twice"},
-      {OWN "[warps all]\ncount = 8\nfewer = 5\ntile = cp16.row*9\n", "1 to 4 tiles"},
-      {OWN "[warps all]\ncount = 8\nfewer = no\ntile = cp16.row*9\n", "1 to 4 tiles"},
+      {OWN "[warps all]\ncount = 8\nfewer = 5\ntile = cp16.row*9\n", "1 to 4 whole tiles"},
+      {OWN "[warps all]\ncount = 8\nfewer = no\ntile = cp16.row*9\n", "1 to 4 whole tiles"},
+      {OWN "[warps all]\ncount = 8\nfewer = 4x\ntile = cp16.row*9\nend = cp16.row*9\n", "1 to 4 whole tiles, not 4x"},
+      {OWN "[warps all]\ncount = 8\nfewer = 1.5\ntile = cp16.row*9\nend = cp16.row*9\n", "1 to 4 whole tiles, not 1.5"},
+      {OWN "[warps all]\ncount = 8.5\ntile = cp16.row*9\n", "1 to 32 warps, not 8.5"},
+      {OWN "[warps all]\ncount = 8\nfewer = 4\ntile = cp16.row*9\n", "number 1: fewer = 4, but nothing stands in `end`"},
+      {OWN "[merge main]\ncount = 8\nfewer = 1\ntile = alu\n[warps all]\ncount = 8\ntile = cp16.row*9\n", "[merge ...] number 1: fewer = 1"},
       {"[kernel]\nname = x\nfoo = y\n", "foo"},
       {"[other]\nname = x\n", "unknown section"},
       {"nonsense\n", "neither"}};
