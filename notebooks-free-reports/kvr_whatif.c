@@ -365,7 +365,7 @@ static void cost_row(const whatif *w, FILE *f, uint64_t c, const edges *e) {
 static kv_status put_costs(const whatif *w, kv_error *err) {
   FILE *f, *names = NULL, *vars = w->job->vars;
   edges e = {NAN, NAN};
-  uint64_t pays = 0, rows = 0, gpus = w->gpu.n < MOST_GPUS ? w->gpu.n : MOST_GPUS;
+  uint64_t pays = 0, less = 0, rows = 0, gpus = w->gpu.n < MOST_GPUS ? w->gpu.n : MOST_GPUS;
   kv_status st = kvr_job_open(w->job, "costs.tsv", &f, err);
   if (!st) st = kvr_job_open(w->job, "cost-names.tsv", &names, err);
   if (st) goto done;
@@ -385,7 +385,8 @@ static kv_status put_costs(const whatif *w, kv_error *err) {
     for (uint64_t c = 0; c < w->costs.rows; c++) {
       if (!on_plot(w, c, g)) continue;
       cost_row(w, f, c, &e);
-      pays += g == 0 && cost(w, C_NET, c) > 0 && cost_class(w, c) != 3;
+      pays += g == 0 && cost_class(w, c) == 1;
+      less += g == 0 && cost_class(w, c) == 4;
       rows += g == 0 && cost_class(w, c) != 3;
     }
     fputs("\n\n", f);
@@ -397,10 +398,12 @@ static kv_status put_costs(const whatif *w, kv_error *err) {
   kvr_put_number(vars, "COST_LOW", e.low);
   kvr_put_number(vars, "COST_HIGH", e.high);
   kvr_put_finding(w->job, "FIND_COSTS",
-                  "%s of %s policies have paid for themselves by the end of this trace (%s decode steps)%s%s: they are above "
-                  "the line. What costs nothing or saves nothing stands on the edge.",
+                  "%s of %s policies have paid for themselves by the end of this trace (%s decode steps)%s%s, by %g %% of the reading "
+                  "time or more; above the line by less, which is no effect: %s. What costs nothing or saves nothing "
+                  "stands on the edge.",
                   kvr_count((double)pays).text, kvr_count((double)rows).text,
-                  kvr_count(w->n ? policy(w, P_DECODE, 0) : NAN).text, w->gpu.n ? " on " : "", word_at(&w->gpu, 0));
+                  kvr_count(w->n ? policy(w, P_DECODE, 0) : NAN).text, w->gpu.n ? " on " : "", word_at(&w->gpu, 0),
+                  100 * w->effect, kvr_count((double)less).text);
 done:
   if (names) {
     kv_status closed = kvr_job_close(w->job, &names, st ? NULL : err);

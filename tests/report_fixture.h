@@ -684,7 +684,7 @@ static kv_status fx_whatif_policies(hid_t file, const fixture_whatif *f) {
     const double row[] = {65536, 1, 4.0 * pow(8, p), 0.001 * p, 65.0 * p, 200.0 * p, 10.0 * p, 5.0 * p, 1000.0 * p, 0, 400};
     fx_row(&t, 11, row);
     for (uint32_t g = 0; g < f->gpus; g++) {
-      const char *what = p == 0 ? "baseline" : p + 1 == f->policies ? "bound" : p == 2 ? "do it" : "don't";
+      const char *what = p == 0 ? "baseline" : p + 1 == f->policies ? "bound" : p == 1 ? "no effect" : p == 2 ? "do it" : "don't";
       double move = p && p + 1 < f->policies ? 0.02 * p * p : 0, saved = 0.05 * p;
       const double cost[] = {p, g, 2 - saved, move, 0, saved, saved - move, move > 0 ? 400 * move / saved : 0};
       verdict[c.rows] = what;
