@@ -193,7 +193,13 @@ static kv_status simulate(const arguments *a, plan *p, kv_error *err) {
   return st;
 }
 
-static kvs_judgement judge(const plan *p, uint32_t i) { return kvs_judge(&p->cell[i], &p->cell[0], 0, &p->prices); }
+static kvs_judgement judge_on(const plan *p, uint32_t i, uint32_t gpu) {
+  kvs_prices prices = p->prices;
+  prices.copy_bandwidth = p->gpu[gpu].copy_bandwidth;
+  return kvs_judge(&p->cell[i], &p->cell[0], gpu, &prices);
+}
+
+static kvs_judgement judge(const plan *p, uint32_t i) { return judge_on(p, i, 0); }
 
 static uint64_t mismatches(const plan *p) { return p->cell[0].result.tally.mismatches + p->cell[0].list_mismatches; }
 
@@ -283,19 +289,9 @@ static void print_table(const plan *p) {
 
 static json_t *real_or_null(double v) { return isfinite(v) ? json_real(v) : json_null(); }
 
-static json_t *policy_json(const plan *p, uint32_t i) {
-  const kvs_cell *c = &p->cell[i];
-  const kvs_whatif_result *r = &c->result;
-  kvs_judgement j = judge(p, i);
-  json_t *o = json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f}", "policy", c->policy->name, "fits", r->fits,
-                        "pool", (json_int_t)r->capacity, "page_size", (json_int_t)r->page_size, "rows", (json_int_t)r->rows, "runs",
-                        (json_int_t)r->runs, "evicted", (json_int_t)r->tally.evicted, "refilled", (json_int_t)r->tally.refilled,
-                        "moved", (json_int_t)r->tally.moved, "copied", (json_int_t)r->tally.copied, "tails", (json_int_t)r->tally.tails, "passes",
-                        (json_int_t)r->tally.passes, "mismatches", (json_int_t)(r->tally.mismatches + c->list_mismatches),
-                        "slot_operations", (json_int_t)(r->tally.allocated + r->tally.freed), "memory_bytes",
-                        (json_int_t)c->memory_bytes, "seconds", c->seconds, "waste_mean", r->waste_mean);
-  json_object_set_new(o, "short_step", r->fits ? json_null() : json_integer(r->short_step));
-  json_object_set_new(o, "mean_run", r->fits && r->runs ? json_real((double)r->rows / (double)r->runs) : json_null());
+/* What a policy comes to on a GPU. */
+static void add_price(json_t *o, const plan *p, uint32_t i, uint32_t gpu) {
+  const kvs_judgement j = judge_on(p, i, gpu);
   json_object_set_new(o, "read_seconds", real_or_null(j.read));
   json_object_set_new(o, "moved_bytes", real_or_null(j.moved_bytes));
   json_object_set_new(o, "move_seconds", real_or_null(j.move));
@@ -307,22 +303,55 @@ static json_t *policy_json(const plan *p, uint32_t i) {
   json_object_set_new(o, "verdict", json_string(j.verdict));
   json_t *kernels = json_object();
   for (uint32_t k = 0; k < p->kernels; k++)
-    if (p->kernel[k].policy == i && !p->kernel[k].gpu)
+    if (p->kernel[k].policy == i && p->kernel[k].gpu == gpu)
       json_object_set_new(kernels, p->kernel[k].kernel,
                           json_pack("{s:s,s:s,s:o,s:o}", "kind", "floor", "bound", p->kernel[k].bound, "step_at_least_seconds",
                                     real_or_null(p->kernel[k].step), "saved_of_floor_seconds_a_step", real_or_null(p->kernel[k].saved_step)));
   json_object_set_new(o, "kernels", kernels);
+}
+
+static json_t *policy_json(const plan *p, uint32_t i) {
+  const kvs_cell *c = &p->cell[i];
+  const kvs_whatif_result *r = &c->result;
+  json_t *o = json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f}", "policy", c->policy->name, "fits", r->fits,
+                        "pool", (json_int_t)r->capacity, "page_size", (json_int_t)r->page_size, "rows", (json_int_t)r->rows, "runs",
+                        (json_int_t)r->runs, "evicted", (json_int_t)r->tally.evicted, "refilled", (json_int_t)r->tally.refilled,
+                        "moved", (json_int_t)r->tally.moved, "copied", (json_int_t)r->tally.copied, "tails", (json_int_t)r->tally.tails, "passes",
+                        (json_int_t)r->tally.passes, "mismatches", (json_int_t)(r->tally.mismatches + c->list_mismatches),
+                        "slot_operations", (json_int_t)(r->tally.allocated + r->tally.freed), "memory_bytes",
+                        (json_int_t)c->memory_bytes, "seconds", c->seconds, "waste_mean", r->waste_mean);
+  json_object_set_new(o, "short_step", r->fits ? json_null() : json_integer(r->short_step));
+  json_object_set_new(o, "mean_run", r->fits && r->runs ? json_real((double)r->rows / (double)r->runs) : json_null());
+  add_price(o, p, i, 0);
   return o;
+}
+
+/* Each GPU of --gpu, the first one too: its bandwidths, its memory model, what each policy comes to on it. */
+static json_t *gpus_json(const plan *p) {
+  json_t *list = json_array();
+  for (uint32_t g = 0; g < p->gpus; g++) {
+    const kvs_priced_gpu *x = &p->gpu[g];
+    json_t *policies = json_array();
+    for (uint32_t i = 0; i < p->policies; i++) {
+      json_t *o = json_pack("{s:s}", "policy", p->policy[i]->name);
+      add_price(o, p, i, g);
+      json_array_append_new(policies, o);
+    }
+    json_array_append_new(list, json_pack("{s:s,s:s,s:f,s:s,s:f,s:s,s:s,s:o}", "gpu", x->key, "name", x->name, "read_bandwidth",
+                                          x->read_bandwidth, "read_source", x->read_source, "copy_bandwidth", x->copy_bandwidth,
+                                          "copy_source", x->copy_source, "memory_model", x->memory_model, "policies", policies));
+  }
+  return list;
 }
 
 static void print_json(const plan *p) {
   json_t *list = json_array(), *lists = p->cell[0].list_compared ? json_boolean(p->cell[0].list_mismatches == 0) : json_null();
   for (uint32_t i = 0; i < p->policies; i++) json_array_append_new(list, policy_json(p, i));
-  json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:f,s:f,s:f,s:I,s:o,s:s,s:o}", "schema", "kvsim-whatif-1", "trace", p->trace, "trace_sha256",
+  json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:f,s:f,s:f,s:I,s:o,s:s,s:o,s:o}", "schema", "kvsim-whatif-1", "trace", p->trace, "trace_sha256",
                         p->sha256, "allocator", kvt_allocator_name(p->info.allocator), "gpu", p->gpu[0].key, "memory_model",
                         kvsim_memory_model(p->gpu, p->gpus), "row_bytes", p->prices.row_bytes, "layers", p->prices.layers, "token_seconds",
                         p->prices.token_seconds, "mismatches", (json_int_t)mismatches(p), "final_lists_match", lists, "verdict",
-                        p->verdict, "policies", list);
+                        p->verdict, "policies", list, "gpus", gpus_json(p));
   (void)json_dumpf(o, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
   printf("\n");
   json_decref(o);

@@ -215,6 +215,29 @@ static void a_misfit_saves_nothing(void) {
   CU_ASSERT_EQUAL(strncmp(verdict, "0 of 1 combinations", 19), 0);
 }
 
+/* Every GPU that was asked for is in the JSON, with its own prices; the policies' own figures are the first one's. */
+static void every_gpu_is_told(void) {
+  char args[2048];
+  (void)snprintf(args, sizeof args, "whatif '%s' --policy fifo,compact --gpu h200,sm_120 --json --no-report -o two.h5",
+                 kv_source("traces/samples/single_long_eagle.h5"));
+  json_t *j = json_of(args), *gpus = json_object_get(j, "gpus");
+  CU_ASSERT_EQUAL_FATAL(json_array_size(gpus), 2);
+  const json_t *first = json_array_get(gpus, 0), *second = json_array_get(gpus, 1);
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(first, "gpu")), "h200_sxm");
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(second, "gpu")), "rtx_pro_6000_blackwell_ws");
+  CU_ASSERT_PTR_NOT_NULL(strstr(json_string_value(json_object_get(j, "memory_model")), "gpus/memory_model"));
+  CU_ASSERT_STRING_NOT_EQUAL(json_string_value(json_object_get(first, "memory_model")), json_string_value(json_object_get(second, "memory_model")));
+  for (uint64_t i = 0; i < 3; i++) {
+    const json_t *a = json_array_get(json_object_get(first, "policies"), i), *b = json_array_get(json_object_get(second, "policies"), i);
+    const double one = json_number_value(json_object_get(a, "read_seconds")), two = json_number_value(json_object_get(b, "read_seconds"));
+    CU_ASSERT(one == json_number_value(json_object_get(json_array_get(json_object_get(j, "policies"), i), "read_seconds")));
+    CU_ASSERT(one > 0 && two > 1.5 * one && fabs(two / number_at(kv_tmp("two.h5"), "costs/read", 2 * i + 1) - 1) < 1e-6);
+    CU_ASSERT(fabs(json_number_value(json_object_get(b, "net_seconds")) - number_at(kv_tmp("two.h5"), "costs/net", 2 * i + 1)) < 1e-6);
+    CU_ASSERT(json_number_value(json_object_get(json_object_get(json_object_get(b, "kernels"), "split_verify"), "step_at_least_seconds")) > 0);
+  }
+  json_decref(j);
+}
+
 /* Kernels' figures are floors, and each says so where it stands. */
 static void kernels_have_floors(void) {
   char args[2048], *out = NULL;
@@ -362,6 +385,7 @@ void suite_whatif_cli(void) {
                                        {"a policy that does not fit", a_misfit_saves_nothing},
                                        {"no reading", without_reading_nothing_is_known},
                                        {"floors", kernels_have_floors},
+                                       {"GPUs", every_gpu_is_told},
                                        {"usage", usage},
                                        {NULL, NULL}};
   kv_suite("whatif_cli", cases);
