@@ -1,4 +1,4 @@
-/* The list of microbenchmarks and what runs one. */
+/* What runs the microbenchmarks of ceilings_list.c. */
 #include <time.h>
 
 #include <cmath>
@@ -9,44 +9,29 @@
 #include "ceilings.h"
 
 struct entry {
-  kvk_ceiling face;
+  const char *name; /* of ceilings_list.c */
   kv_status (*run)(kvk_bench *, kv_error *);
 };
 
 static const entry entries[] = {
-    {{"dram", "DRAM read, a stream of several GiB", "memory bus; 0.85 to 0.95 of its specified rate"},
-     kvk_ceil_dram},
-    {{"l2", "L2 read, distinct lines, all hits", "L2 slices and crossbar"}, kvk_ceil_l2},
-    {{"link", "L2-to-SM link, few lines read by all", "64 B (sm_80) to 128 B (sm_90) a cycle and SM"},
-     kvk_ceil_link},
-    {{"wavefront", "L1 / shared memory wavefronts of 128 B", "one wavefront a cycle and SM"},
-     kvk_ceil_wavefront},
-    {{"mma", "bf16 mma.sync m16n8k16, fp32 accumulation", "tensor pipe as mma.sync feeds it"}, kvk_ceil_mma},
-    {{"wgmma", "bf16 wgmma m64n256k16, fp32 accumulation (sm_90a)", "tensor pipe; power"}, kvk_ceil_wgmma},
-    {{"fma", "fp32 fused multiply-add", "128 a cycle and SM (64 on sm_80)"}, kvk_ceil_fma},
-    {{"sfu", "special functions (ex2)", "16 a cycle and SM"}, kvk_ceil_sfu},
-    {{"issue", "warp instructions issued", "4 a cycle and SM"}, kvk_ceil_issue},
-    {{"latency", "latency of L2 and DRAM, pointer chase over footprints", "one load at a time"},
-     kvk_ceil_latency},
-    {{"line", "bytes that memory hands out with a word that misses", "64 B on HBM3E"}, kvk_ceil_line},
-    {{"chain", "latency inside an SM: fma, ex2, mma, shared, barrier, ...", "dependent chain"},
-     kvk_ceil_chain},
-    {{"hop", "warp to warp; copies into shared memory; fetching instructions", "latencies"}, kvk_ceil_hop},
-    {{"turns", "a matrix unit between warps and beside other instructions; copies that wait", "turns, ports, queue"},
-     kvk_ceil_turns},
-    {{"loaded", "latency of DRAM under load", "queues before DRAM"}, kvk_ceil_loaded},
-    {{"launch", "launch overhead, eager and in a graph", "host and front end"}, kvk_ceil_launch},
-    {{"gather", "rows by a slot list: row x layout x in flight x footprint", "DRAM pages, TLB, in flight"},
-     kvk_ceil_gather},
+    {"dram", kvk_ceil_dram},
+    {"l2", kvk_ceil_l2},
+    {"link", kvk_ceil_link},
+    {"wavefront", kvk_ceil_wavefront},
+    {"mma", kvk_ceil_mma},
+    {"wgmma", kvk_ceil_wgmma},
+    {"fma", kvk_ceil_fma},
+    {"sfu", kvk_ceil_sfu},
+    {"issue", kvk_ceil_issue},
+    {"latency", kvk_ceil_latency},
+    {"line", kvk_ceil_line},
+    {"chain", kvk_ceil_chain},
+    {"hop", kvk_ceil_hop},
+    {"turns", kvk_ceil_turns},
+    {"loaded", kvk_ceil_loaded},
+    {"launch", kvk_ceil_launch},
+    {"gather", kvk_ceil_gather},
 };
-
-size_t kvk_ceiling_count(void) {
-  return sizeof entries / sizeof *entries;
-}
-
-const kvk_ceiling *kvk_ceiling_at(size_t i) {
-  return i < kvk_ceiling_count() ? &entries[i].face : NULL;
-}
 
 static double monotonic(void) {
   struct timespec t;
@@ -176,8 +161,8 @@ kv_status kvk_ceiling_run(kvk_device *dev, const char *name, const kvk_ceiling_p
   const entry *e = NULL;
   kvk_bench b;
   if (note && note_size) note[0] = '\0';
-  for (size_t i = 0; i < kvk_ceiling_count(); i++)
-    if (std::strcmp(entries[i].face.name, name) == 0) e = &entries[i];
+  for (const entry &x : entries)
+    if (std::strcmp(x.name, name) == 0) e = &x;
   if (!e) return kv_fail(err, KV_ERR_USAGE, "no microbenchmark is called '%s'", name);
   kv_status st = begin(&b, dev, plan, err);
   b.sink = sink;

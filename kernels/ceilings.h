@@ -72,6 +72,7 @@ typedef struct kvk_ceiling {
   const char *bound; /* one line: what bounds it and what it should reach */
 } kvk_ceiling;
 
+/* The list is there in a build without CUDA too: such a one can name them and run none. */
 size_t kvk_ceiling_count(void);
 const kvk_ceiling *kvk_ceiling_at(size_t i); /* NULL past the end */
 

@@ -91,14 +91,6 @@ kv_status kvk_device_measure(kvk_device *dev, const kvk_contender *contenders, s
   return absent(err);
 }
 
-size_t kvk_ceiling_count(void) {
-  return 0;
-}
-const kvk_ceiling *kvk_ceiling_at(size_t i) {
-  (void)i;
-  return NULL;
-}
-
 kv_status kvk_ceiling_run(kvk_device *dev, const char *name, const kvk_ceiling_plan *plan,
                           kvk_point_sink sink, void *user, char *note, size_t note_size, kv_error *err) {
   (void)dev, (void)name, (void)plan, (void)sink, (void)user;

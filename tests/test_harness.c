@@ -1,6 +1,8 @@
 /* The harness's logic with a fake timer, NVML's error paths, matching of GPU names, and what happens without
  * a GPU. */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ceilings.h"
@@ -211,7 +213,14 @@ static void without_a_device(void) {
 }
 
 static void the_list_is_there(void) {
-  CU_ASSERT_EQUAL(kvk_ceiling_count() > 0, kvk_cuda_built());
+  char *runs = NULL, entry[80];
+  CU_ASSERT_EQUAL(kvk_ceiling_count(), 17);
+  CU_ASSERT_EQUAL_FATAL(kv_run(&runs, NULL, "cat '%s'", kv_source("kernels/ceilings.cu")), 0);
+  for (size_t i = 0; i < kvk_ceiling_count(); i++) { /* what is listed can be run, in a build with CUDA */
+    (void)snprintf(entry, sizeof entry, "{\"%s\", kvk_ceil_%s}", kvk_ceiling_at(i)->name, kvk_ceiling_at(i)->name);
+    CU_ASSERT_PTR_NOT_NULL(strstr(runs, entry));
+  }
+  free(runs);
   CU_ASSERT_PTR_NULL(kvk_ceiling_at(kvk_ceiling_count()));
   for (size_t i = 0; i < kvk_ceiling_count(); i++) CU_ASSERT(strlen(kvk_ceiling_at(i)->bound) > 3);
 }

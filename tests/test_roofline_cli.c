@@ -264,11 +264,22 @@ static void ranges_hold_their_value(void) {
   }
 }
 
+/* The list of microbenchmarks depends on no GPU and no CUDA. */
+static void microbenchmarks_are_listed_everywhere(void) {
+  char *out;
+  expect("calibrate --list", 0, "gather     rows by a slot list", NULL);
+  CU_ASSERT_EQUAL(roofline("calibrate --dry-run --only dram,mma", &out, NULL), 0);
+  CU_ASSERT(strstr(out, "dram       DRAM read") && strstr(out, "mma        bf16 mma.sync") && !strstr(out, "gather"));
+  free(out);
+  expect("calibrate --dry-run --only dram,nosuch", 2, NULL, "--only nosuch: no such microbenchmark");
+}
+
 static void a_build_without_nvcc_says_so(void) {
   const char *nvcc = getenv("KVROOF_NVCC");
   if (nvcc && *nvcc) return; /* this build has them */
-  expect("calibrate --list", 4, NULL, "--list: this kvroof was built without nvcc");
-  expect("calibrate --dry-run", 4, NULL, "--dry-run: this kvroof was built without nvcc");
+  expect("calibrate --list", 0, "dram       DRAM read", "built without nvcc, so it can run none of these");
+  expect("calibrate --dry-run", 0, "dram       DRAM read", "built without nvcc, so it can run none of these");
+  expect("calibrate --only dram -o unbuilt.h5 --no-report", 4, NULL, "nvcc");
   expect("--gpu h200 --no-report --counters", 4, NULL, "--counters: nothing is measured here");
 }
 
@@ -685,6 +696,7 @@ void suite_roofline_cli(void) {
                                        {"pipes", pipes_are_those_used},
                                        {"two programs", two_programs_of_a_name_are_told},
                                        {"ranges", ranges_hold_their_value},
+                                       {"microbenchmarks", microbenchmarks_are_listed_everywhere},
                                        {"without nvcc", a_build_without_nvcc_says_so},
                                        {NULL, NULL}};
   kv_suite("roofline_cli", cases);
