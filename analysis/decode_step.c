@@ -71,18 +71,29 @@ static bool any_of(const char *text, const char *words) {
   return false;
 }
 
+/* Kernels of communication libraries. "comm" only where the word ends: common_attention is none. */
+static bool communicates(const char *kernel) {
+  static const char *const words = "nccl,nvshmem,allreduce,all_reduce,cross_device_reduce,allgather,all_gather,reduce_scatter,reducescatter,"
+                                   "all2all,alltoall,all_to_all";
+  if (any_of(kernel, words)) return true;
+  for (const char *at = kernel; *at; at++)
+    if (!strncasecmp(at, "comm", 4) && !isalpha((unsigned char)at[4])) return true;
+  return false;
+}
+
+/* Words of the user's own are taken at their word. */
+static bool is_attention(const char *kernel, const char *words) {
+  return any_of(kernel, words) && (strcmp(words, KVA_ATTENTION_NAMES) != 0 || !communicates(kernel));
+}
+
 static kva_component *class_of(kva_step_rest *rest, const char *kernel) {
   static const char *const class_name[][2] = {
-      {"communication",
-       "nccl,allreduce,all_reduce,allgather,all_gather,reduce_scatter,reducescatter,all2all,alltoall"},
       {"moe", "moe,expert,topk,grouped_gemm"},
       {"gemm", "gemm,cutlass,cublas,nvjet,matmul,sm80_xmma,sm90_xmma,wgmma"}};
-  const char *name = "other";
-  for (size_t i = 0; i < 3; i++)
-    if (any_of(kernel, class_name[i][1])) {
-      name = class_name[i][0];
-      break;
-    }
+  const char *name = communicates(kernel) ? "communication" : NULL;
+  for (size_t i = 0; i < sizeof class_name / sizeof *class_name && !name; i++)
+    if (any_of(kernel, class_name[i][1])) name = class_name[i][0];
+  if (!name) name = "other";
   for (uint32_t i = 0; i < rest->n; i++)
     if (!strcmp(rest->component[i].name, name)) return &rest->component[i];
   kva_component *c = &rest->component[rest->n++];
@@ -132,7 +143,7 @@ kv_status kva_step_profile(const char *path, double steps, const char *attention
     double v = kva_csv_number(kva_csv_cell(&csv, r, time)) * unit / steps;
     if (!(v >= 0))
       st = kv_fail(err, KV_ERR_INPUT, "%s: row %zu: the time of '%.60s' is no number", path, r + 1, kernel);
-    else if (any_of(kernel, attention)) *left_out += v;
+    else if (is_attention(kernel, attention)) *left_out += v;
     else class_of(rest, kernel)->fixed += v;
     total += st ? 0 : v;
   }

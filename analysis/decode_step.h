@@ -30,7 +30,8 @@ kv_status kva_step_read(const char *path, kva_step_rest *rest, kv_error *err);
 /* A kernel summary: `nsys stats --report cuda_gpu_kern_sum --format csv`, or a torch profiler's key averages
  * as csv (name, calls, self device time). `steps` decode steps were recorded. Kernels whose name contains one
  * of `attention` (comma between, case apart) are left out, as the model has them; the rest is summed by
- * class: gemm, moe, communication, other. *left_out gets the attention time a step that was found, s. */
+ * class: gemm, moe, communication, other. Kernels of communication libraries (nccl, all_reduce, ..._comm_...) are no
+ * attention, unless the words are not KVA_ATTENTION_NAMES. *left_out gets the attention time a step that was found, s. */
 kv_status kva_step_profile(const char *path, double steps, const char *attention, kva_step_rest *rest,
                            double *left_out, kv_error *err);
 #define KVA_ATTENTION_NAMES "attention,attn,extend,mla,flash,_fwd_kernel,verify"

@@ -120,6 +120,15 @@ static void profiles_become_components(void) {
   CU_ASSERT_EQUAL_FATAL(kva_step_profile(torch, 1, KVA_ATTENTION_NAMES, &rest, &left_out, NULL), KV_OK);
   NEAR(left_out, 1e-3, 1e-12); /* microseconds */
   NEAR(kva_step_rest_time(&rest, 0), 0.3e-3, 1e-12);
+  /* words of attention in the names of communication: 1 + 2 + 3 us are none of it; a word that only begins so is */
+  const char *both = text_file("c.csv", "key,count,self_device_time_total\nflash_comm_allreduce,1,1\nattn_tp_reduce_scatter,1,2\n"
+                                        "flash_comm,1,3\nflash_common_attention,1,10\nattention_gather_rows,1,20\n");
+  CU_ASSERT_EQUAL_FATAL(kva_step_profile(both, 1, KVA_ATTENTION_NAMES, &rest, &left_out, NULL), KV_OK);
+  NEAR(left_out, 30e-6, 1e-12);
+  CU_ASSERT(rest.n == 1 && !strcmp(rest.component[0].name, "communication"));
+  NEAR(rest.component[0].fixed, 6e-6, 1e-12);
+  CU_ASSERT_EQUAL_FATAL(kva_step_profile(both, 1, "flash_comm", &rest, &left_out, NULL), KV_OK);
+  NEAR(left_out, 14e-6, 1e-12); /* the user's own words */
   CU_ASSERT_EQUAL(kva_step_profile(text_file("t.csv", "key,count\na,1\n"), 1, "x", &rest, &left_out, NULL),
                   KV_ERR_INPUT);
   CU_ASSERT_EQUAL(
