@@ -30,7 +30,7 @@ static bool another_card(const kva_calibrated *c, const kvm_gpu *gpu, char how[K
   else if (apart(c->memory, memory, 0.10))
     (void)snprintf(how, KVA_CALIBRATION_WHY, "measured on a card of %.1f GB, and %.1f GB are described", c->memory / 1e9,
                    memory / 1e9);
-  else if (apart(c->dram, dram, 0.05))
+  else if (apart(c->dram, dram, 0.05) && apart(c->dram / 2, dram, 0.05)) /* drivers may tell bits a second for the clock */
     (void)snprintf(how, KVA_CALIBRATION_WHY, "measured on a memory of %.0f GB/s, and %.0f GB/s are described", c->dram / 1e9,
                    dram / 1e9);
   else return false;
