@@ -64,6 +64,53 @@ static void usage_errors_end_with_2(void) {
   expect("list nope", 2, NULL, "unknown GPU");
 }
 
+static json_t *run_json(const char *args);
+static double at(const json_t *o, const char *key);
+
+/* What only a measurement has is refused where nothing is measured; the rest of these options hold for the model too. */
+static void a_model_takes_or_refuses_what_measuring_takes(void) {
+  static const char *const refused[] = {"--eager", "--replicate", "--repeats 5", "--pool 4096", "--time-limit 3", "--device 0"};
+  char args[120];
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    (void)snprintf(args, sizeof args, "--gpu h200 --no-report --model %s -o unheard.h5", refused[i]);
+    expect(args, 2, NULL, "only a measurement has it, and this run is modelled (--model was given); leave it out");
+    CU_ASSERT_NOT_EQUAL(access(kv_tmp("unheard.h5"), F_OK), 0);
+  }
+  expect("--gpu h200 --no-report --model --blocks-per-sm 2", 2, NULL, "the model has one block an SM");
+  expect("--gpu h200 --no-report --model --blocks-per-sm 1 -o one-block.h5", 0, NULL, NULL);
+  expect("--gpu h200 --no-report --model --kernels load_only", 2, NULL, "--kernels load_only: there is no model of it");
+  expect("--gpu h200 --no-report --model --kernels extend_serial_32x32", 2, NULL, "--kernel extend_serial_32x32 adds");
+  json_t *root = run_json("--gpu sm_120 --no-report --model --json -q --kernels split_verify,extend_serial_32x32"),
+         *points = json_object_get(root, "points");
+  CU_ASSERT_EQUAL(json_array_size(points), 2);
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(json_array_get(points, 0), "kernel")), "extend_serial");
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(json_array_get(points, 1), "kernel")), "split_verify");
+  json_decref(root);
+}
+
+static double limited_time(const char *limit, bool *fits, const char *program) {
+  char args[160];
+  (void)snprintf(args, sizeof args, "--gpu h200 --no-report --model --json -q --kernels split_verify %s", limit);
+  json_t *root = run_json(args), *p = json_array_get(json_object_get(root, "points"), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(json_string_value(json_object_get(p, "program")), program));
+  *fits = json_is_true(json_object_get(p, "fits"));
+  double t = at(p, "time_s");
+  json_decref(root);
+  return t;
+}
+
+/* Less shared memory a block: the program that the launcher would take then, or none. */
+static void the_model_keeps_a_limit_of_shared_memory(void) {
+  bool fits;
+  double all = limited_time("", &fits, "split_verify_5,");
+  CU_ASSERT(fits && all > 0);
+  double less = limited_time("--smem-limit 101376", &fits, "split_verify_16_5,");
+  CU_ASSERT(fits && less > all);
+  CU_ASSERT_EQUAL(limited_time("--smem-limit 50000", &fits, "no program"), 0); /* null: no time */
+  CU_ASSERT_FALSE(fits);
+  expect("--gpu h200 --no-report --model --smem-limit 50000", 0, "limit    50000 B of shared memory a block", NULL);
+}
+
 static void other_errors_have_their_own_status(void) {
   expect("--no-report", 4, NULL, "--gpu sm_120"); /* no card, none named */
   expect("--gpu h200 --layout /nonexistent", 5, NULL, "/nonexistent");
@@ -116,8 +163,6 @@ static void ceilings_are_used_or_refused(void) {
                  kv_source("models/measured/h200-ceilings.h5"));
   expect(args, 2, NULL, "--ceilings");
 }
-
-static json_t *run_json(const char *args);
 
 static void own(const char *name, const char *tile) {
   FILE *f = fopen(kv_tmp("own.ini"), "w");
@@ -599,6 +644,8 @@ static void a_description_of_ones_own(void) {
 void suite_roofline_cli(void) {
   static const kv_test_case cases[] = {{"first line", first_line_says_modelled_and_which_gpu},
                                        {"usage", usage_errors_end_with_2},
+                                       {"a model takes or refuses what measuring takes", a_model_takes_or_refuses_what_measuring_takes},
+                                       {"the model keeps a limit of shared memory", the_model_keeps_a_limit_of_shared_memory},
                                        {"other errors", other_errors_have_their_own_status},
                                        {"dry run, help", dry_run_and_help_write_nothing},
                                        {"quiet", quiet_runs_say_nothing},
