@@ -342,7 +342,9 @@ static kvm_work counted_work(const kva_profiled *k, const kvm_roofs *roofs) {
   double grid = k->m[KVA_M_GRID], sms = roofs->sms, busy = isnan(grid) ? sms : fmin(grid, sms);
   kvm_work w = {.fits = true, .blocks = (uint64_t)or_zero(grid), .busy_sms = busy};
   w.chip[KVM_DRAM] = or_zero(k->m[KVA_M_DRAM_READ]) + or_zero(k->m[KVA_M_DRAM_WRITE]);
-  w.chip[KVM_L2] = w.chip[KVM_LINK] = or_zero(k->m[KVA_M_L2_BYTES]);
+  w.chip[KVM_LINK] = or_zero(k->m[KVA_M_L2_BYTES]);
+  /* reads of the same lines by several SMs meet on the way: the L2 gives what memory gave it, and what one of them got */
+  w.chip[KVM_L2] = fmax(w.chip[KVM_DRAM], busy > 0 ? w.chip[KVM_LINK] / busy : 0);
   w.chip[KVM_L1] = 128 * or_zero(k->m[KVA_M_WAVEFRONTS]);
   w.chip[KVM_MMA] = FLOP_AN_INSTRUCTION * or_zero(k->m[KVA_M_TENSOR]);
   for (int r = KVM_LINK; r < KVM_RESOURCES; r++) w.sm[r] = w.chip[r] / busy;
@@ -365,7 +367,7 @@ static void advise_idle_memory(kva_profiled *k, const kvm_work *w, const kvm_roo
         " %.0f of %.0f SMs get a block: an idle memory says nothing about latency here; split the work "
         "first.",
         w->busy_sms, roofs->sms);
-  if (k->m[KVA_M_LOCAL] > 0.01 * w->chip[KVM_L2] && k->m[KVA_M_LOCAL] > 1e6)
+  if (k->m[KVA_M_LOCAL] > 0.01 * w->chip[KVM_LINK] && k->m[KVA_M_LOCAL] > 1e6)
     say(k->verdict, sizeof k->verdict, " Registers are spilled (%.3g MB of local memory).",
         k->m[KVA_M_LOCAL] / 1e6);
   double top = 0;
