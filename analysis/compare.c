@@ -35,6 +35,7 @@ typedef struct side {
   double *v[C_COLUMNS];
   char *kernel, *layout, *program; /* program NULL: of an older or measured file */
   size_t kernel_width, layout_width, program_width;
+  char model[700]; /* GPU, status and calibration: whose modelled times err alike */
 } side;
 
 static void free_side(side *s) {
@@ -94,6 +95,12 @@ static void add_device(hid_t file, char status[256]) {
     (void)snprintf(status + used, 256 - used, ", one of %lld at once", (long long)together);
 }
 
+static void name_model(hid_t file, const char *gpu, const char *status, side *s) {
+  char calibration[256] = "";
+  (void)kv_h5_get_str(file, "calibration", calibration, sizeof calibration, NULL);
+  (void)snprintf(s->model, sizeof s->model, "%s; %s; %s", gpu, status, calibration);
+}
+
 static kv_status read_side(const char *path, side *s, char gpu[128], char status[256], kv_error *err) {
   hid_t file;
   s->path = path;
@@ -101,6 +108,7 @@ static kv_status read_side(const char *path, side *s, char gpu[128], char status
   if (st) return st;
   (void)kv_h5_get_str(file, "gpu_name", gpu, 128, NULL);
   (void)kv_h5_get_str(file, "status", status, 256, NULL);
+  name_model(file, gpu, status, s);
   add_device(file, status);
   s->n = KVA_ANY_LENGTH;
   for (int c = 0; !st && c < C_TIME_LOW; c++) st = kva_reals(file, path, names[c], &s->n, &s->v[c], err);
@@ -160,9 +168,9 @@ static bool make_pair(const side *a, uint64_t i, const side *b, uint64_t k, kva_
   p->before = x[0];
   p->after = y[0];
   p->ratio = y[0] / x[0];
-  /* Both times of a model err alike: its interval would hide every change, so its ratio has none. */
-  p->low = p->measured ? y[1] / x[2] : p->ratio;
-  p->high = p->measured ? y[2] / x[1] : p->ratio;
+  p->common = !p->measured && !strcmp(a->model, b->model);
+  p->low = p->common ? p->ratio : y[1] / x[2];
+  p->high = p->common ? p->ratio : y[2] / x[1];
   p->verdict = p->low > 1 ? 1 : p->high < 1 ? -1 : 0;
   return true;
 }

@@ -3,7 +3,8 @@
  * Points belong together when kernel, layout, prefix, heads, queries and batch agree. A point's time is what
  * was measured where both were measured, else what was modelled where both were modelled; measured is never
  * set against modelled. The ratio's interval is [after.low / before.high, after.high / before.low]. A point
- * is slower (faster) when its whole interval lies above (below) 1, else undecided.
+ * is slower (faster) when its whole interval lies above (below) 1, else undecided. Two times that one model gives of
+ * one GPU with one calibration err alike: their intervals would hide every change, so their ratio has none.
  */
 #ifndef KVA_COMPARE_H
 #define KVA_COMPARE_H
@@ -20,6 +21,7 @@ typedef struct kva_pair {
   uint64_t prefix;
   uint32_t heads, queries, batch;
   bool measured;
+  bool common;             /* two times of one model, whose errors are in common: low = high = ratio */
   double before, after;    /* s */
   double ratio, low, high; /* after / before */
   int verdict;             /* -1 faster, 0 undecided, 1 slower */

@@ -70,8 +70,8 @@ static void print_table(const options *o, const kva_comparison *c) {
          "after us", "ratio", "interval", "");
   for (size_t i = 0; i < c->n; i++) {
     const kva_pair *p = &c->pair[i];
-    char range[40] = "modelled";
-    if (p->measured) (void)snprintf(range, sizeof range, "%.3f .. %.3f", p->low, p->high);
+    char range[40] = "one model"; /* its errors are in common */
+    if (!p->common) (void)snprintf(range, sizeof range, "%.3f .. %.3f", p->low, p->high);
     printf("%-20s %-22.22s %9llu %5u %12.2f %12.2f %8.3f %17s  %s\n", p->kernel, p->layout,
            (unsigned long long)p->prefix, p->heads, p->before * 1e6, p->after * 1e6, p->ratio, range,
            word(p->verdict));
@@ -132,7 +132,8 @@ int roofline_compare(int argc, char **argv) {
                                      .doc =
                                          "Two roofline-1 datasets point by point: another kernel, driver, "
                                          "GPU or layout.\vMeasured times are set against "
-                                         "measured ones, modelled against modelled.\nExample:\n  roofline "
+                                         "measured ones, modelled against modelled. Two times that "
+                                         "one model gives of one GPU err alike: their ratio has no interval.\nExample:\n  roofline "
                                          "compare old.h5 new.h5 --fail-above 5%\n"};
   kv_error err = {KV_OK, ""};
   char *command = kv_cli_command_line(argc, argv);

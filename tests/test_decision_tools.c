@@ -298,6 +298,55 @@ static void slower_points_miss_the_bar(void) {
   kva_compare_free(&c);
 }
 
+/* A file of modelled times: of `gpu`, each with a range of a factor; the program of kernel a is `program`. */
+static void modelled(const char *name, const char *gpu, const char *program, double time, double range) {
+  const double none[2] = {NAN, NAN}, t[2] = {time, 1e-3}, low[2] = {time / range, 1e-3 / range},
+               high[2] = {time * range, 1e-3 * range};
+  const char *programs[2] = {program, "b_1, nvcc's machine code for sm_90"};
+  dataset(name, 1, 1, 1, 4096);
+  hid_t h = H5Fopen(kv_tmp(name), H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(h >= 0);
+  CU_ASSERT(H5Ldelete(h, "points/measured", H5P_DEFAULT) >= 0 && H5Ldelete(h, "points/time", H5P_DEFAULT) >= 0);
+  const struct {
+    const char *name;
+    const double *v;
+  } real[] = {{"points/measured", none}, {"points/time", t}, {"points/time_low", low}, {"points/time_high", high}};
+  for (size_t i = 0; i < 4; i++)
+    CU_ASSERT_EQUAL(kv_h5_write(h, real[i].name, H5T_IEEE_F64LE, 2, real[i].v, "s", "x", KV_H5_SMALL, NULL), KV_OK);
+  CU_ASSERT_EQUAL(kv_h5_write_strings(h, "kernels/program", 2, programs, "p", NULL), KV_OK);
+  CU_ASSERT_EQUAL(kv_h5_put_str(h, "gpu_name", gpu, NULL), KV_OK);
+  CU_ASSERT_EQUAL(kv_h5_put_str(h, "status", "modelled, uncalibrated", NULL), KV_OK);
+  (void)H5Fclose(h);
+}
+
+static void compared(const char *before, const char *after, kva_comparison *c) {
+  char path[300];
+  (void)snprintf(path, sizeof path, "%s", kv_tmp(before));
+  CU_ASSERT_EQUAL_FATAL(kva_compare(path, kv_tmp(after), c, NULL), KV_OK);
+}
+
+/* Of two GPUs the models' intervals decide; what one model says of one GPU errs alike. */
+static void modelled_points_keep_their_intervals(void) {
+  kva_comparison c;
+  modelled("m1.h5", "X", "a_1, nvcc's machine code for sm_90", 1e-3, 1.3);
+  modelled("m2.h5", "Y", "a_1, nvcc's machine code for sm_90", 1.5e-3, 1.3);
+  modelled("m3.h5", "X", "a_1, nvcc's machine code for sm_90", 1.5e-3, 1.3);
+  modelled("m4.h5", "Y", "a_2, nvcc's machine code for sm_90", 2e-3, 1.3);
+  compared("m1.h5", "m2.h5", &c);
+  CU_ASSERT(c.undecided == 2 && !c.pair[0].common && isnan(c.worst));
+  NEAR(c.pair[0].low, 1.5 / 1.69, 1e-12);
+  NEAR(c.pair[0].high, 1.5 * 1.69, 1e-12);
+  kva_compare_free(&c);
+  CU_ASSERT_EQUAL(roofline("compare m1.h5 m2.h5 --fail-above 30%"), 0);
+  compared("m1.h5", "m3.h5", &c);
+  CU_ASSERT(c.slower == 1 && c.undecided == 1 && c.pair[0].common && c.pair[0].low == c.pair[0].ratio);
+  kva_compare_free(&c);
+  CU_ASSERT_EQUAL(roofline("compare m1.h5 m3.h5 --fail-above 30%"), 1);
+  compared("m1.h5", "m4.h5", &c);
+  CU_ASSERT(c.slower == 1 && c.pair[0].low > 1);
+  kva_compare_free(&c);
+}
+
 /* Older files of modelled points have a bound in `time` where there is no T7. */
 static void bounds_of_older_files_are_no_times(void) {
   const double none[2] = {NAN, NAN}, time[2] = {1e-3, 2e-3}, t7[2] = {1e-3, NAN};
@@ -605,6 +654,7 @@ void suite_decision_tools(void) {
                                        {"bounds", no_gain_goes_below_the_floor},
                                        {"bounds of a step", a_step_s_interval_keeps_the_floor},
                                        {"compare", slower_points_miss_the_bar},
+                                       {"modelled intervals", modelled_points_keep_their_intervals},
                                        {"older bounds", bounds_of_older_files_are_no_times},
                                        {"ncu csv", an_ncu_csv_is_read_in_both_forms},
                                        {"verdict", the_verdict_is_not_latency},
