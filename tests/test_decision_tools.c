@@ -343,8 +343,18 @@ static void modelled_points_keep_their_intervals(void) {
   kva_compare_free(&c);
   CU_ASSERT_EQUAL(roofline("compare m1.h5 m3.h5 --fail-above 30%"), 1);
   compared("m1.h5", "m4.h5", &c);
-  CU_ASSERT(c.slower == 1 && c.pair[0].low > 1);
+  CU_ASSERT(c.slower == 1 && c.pair[0].low > 1 && !c.pair[0].two_programs);
   kva_compare_free(&c);
+  /* another compiler's, or another kernel's program: listed, not counted */
+  static const char *const other[] = {"a_1, Triton's machine code for sm_120", "c_1, nvcc's machine code for sm_90"};
+  for (size_t i = 0; i < 2; i++) {
+    modelled("m5.h5", "Y", other[i], 3e-3, 1.1);
+    compared("m1.h5", "m5.h5", &c);
+    CU_ASSERT(c.n == 2 && c.pair[0].two_programs && c.apart == 1 && !c.slower && c.undecided == 1 && isnan(c.worst));
+    NEAR(c.mean, 1, 1e-12);
+    kva_compare_free(&c);
+  }
+  CU_ASSERT_EQUAL(roofline("compare m1.h5 m5.h5 --fail-above 30%"), 0);
 }
 
 /* Older files of modelled points have a bound in `time` where there is no T7. */

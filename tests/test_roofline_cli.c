@@ -249,6 +249,21 @@ static void two_programs_of_a_name_are_told(void) {
   expect("compare two-h200.h5 two-sm120.h5", 0,
          "extend_serial: two programs: before extend_serial_32x64, nvcc's machine code for sm_90; after "
          "sglang_extend_32x32_sm120, Triton's machine code for sm_120", NULL);
+  expect("compare two-h200.h5 two-sm120.h5", 0,
+         "split_verify: as each GPU takes it: before split_verify_5, nvcc's machine code for sm_90; after split_verify_16_5", NULL);
+  json_t *root = run_json("compare two-h200.h5 two-sm120.h5 --json"), *point;
+  size_t i, apart = 0;
+  double logs = 0;
+  json_array_foreach(json_object_get(root, "points"), i, point) {
+    const bool two = !strcmp(json_string_value(json_object_get(point, "verdict")), "two programs");
+    CU_ASSERT_EQUAL(two, !strcmp(json_string_value(json_object_get(point, "kernel")), "extend_serial"));
+    apart += two;
+    if (!two) logs += log(at(point, "ratio"));
+  }
+  CU_ASSERT(apart == 1 && at(root, "two_programs") == 1);
+  CU_ASSERT_DOUBLE_EQUAL(at(root, "mean_ratio"), exp(logs / (double)(i - 1)), 1e-9);
+  CU_ASSERT_EQUAL(at(root, "faster") + at(root, "slower") + at(root, "undecided"), (double)(i - 1));
+  json_decref(root);
   char *out;
   CU_ASSERT_EQUAL(roofline("compare two-h200.h5 two-h200.h5", &out, NULL), 0);
   CU_ASSERT_PTR_NULL(strstr(out, "two programs"));
