@@ -576,6 +576,15 @@ static void the_impossible_is_told(void) {
   (void)snprintf(csv, sizeof csv, "%s\"0\",\"k\",\"5000\",\"100\"\n", head); /* 50 TB/s */
   diagnosed(csv, "--prefix 4096", 3, "more than twice the ceiling");
   diagnosed(csv, "", 3, "more than twice the ceiling");
+  static const char more[] = "ID,Kernel Name,gpu__time_duration.sum,dram__bytes_read.sum,l1tex__m_xbar2l1tex_read_bytes.sum,"
+                             "device__attribute_multiprocessor_count\n,,us,Mbyte,Mbyte,\n0,k,100,%s,%s,%s\n";
+  (void)snprintf(csv, sizeof csv, more, "1.5", "3.1", "132");
+  diagnosed(csv, "--prefix 131072", 3, "3.1 MB came to the SMs, but the rows of one request alone take 151");
+  diagnosed(csv, "--prefix 2000", 0, "above its floor");
+  (void)snprintf(csv, sizeof csv, more, "152", "160", "132");
+  diagnosed(csv, "--prefix 131072", 0, "above its floor");
+  (void)snprintf(csv, sizeof csv, more, "152", "160", "188");
+  diagnosed(csv, "--prefix 131072", 3, "counted on a GPU of 188 SMs, while the one that --gpu names has 132");
 }
 
 /* The three kinds of datasets as reports; without gnuplot the program says so with status 5. */
