@@ -163,6 +163,9 @@ static void draw_ladder(gsl_rng *rng, const kva_evidence *e, draw *d, double t[8
   d->t6 = within(draw_time(rng, &e->kernel, common), launches);
   d->t7 = draw_time(rng, &e->whole, common);
   climb(e, d, t);
+  if (!(e->common_error > 0)) return;
+  for (int i = 6; i < 8; i++) /* a modelled time is kept above what the work needs; so is one that is drawn */
+    if (t[i] < t[4]) t[i] = t[4];
 }
 
 /* Each draw begins anew, so that two operations have draw k of the ceilings in common. */
@@ -214,6 +217,7 @@ static void find_intervals(const kva_evidence *e, const double ladder[KVM_CAUSES
       c->gain_low *= c->gain / middle;
       c->gain_high *= c->gain / middle;
     }
+    c->gain_low = fmax(c->gain_low, fmin(1, c->gain)); /* what takes a cause out makes nothing slower */
     c->gain_high = fmax(c->gain, limited(c->gain_high, a->t[7], a->t[0]));
   }
 }

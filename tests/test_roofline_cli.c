@@ -291,6 +291,30 @@ static void ranges_hold_their_value(void) {
   }
 }
 
+/* What takes a cause out makes nothing slower, and a modelled kernel is not faster than its own bounds: no share below 0. */
+static void gains_and_shares_keep_their_bounds(void) {
+  static const char *const gpus[] = {"h200", "sm_120", "rtx_5090"};
+  for (size_t g = 0; g < 3; g++) {
+    char args[100];
+    (void)snprintf(args, sizeof args, "--gpu %s --no-report --json -q --sweep prefix=4096:131072", gpus[g]);
+    json_t *root = run_json(args), *point, *cause;
+    const char *name;
+    size_t i, causes = 0;
+    json_array_foreach(json_object_get(root, "points"), i, point)
+      json_object_foreach(json_object_get(point, "causes"), name, cause) {
+        if (json_is_null(cause) || json_is_null(json_object_get(cause, "gain"))) continue;
+        const double low = json_number_value(json_array_get(json_object_get(cause, "gain_interval"), 0)), gain = at(cause, "gain"),
+                     nats = json_number_value(json_array_get(json_object_get(cause, "nats_interval"), 0));
+        CU_ASSERT(gain >= 1 - 1e-9 && low >= 1 - 1e-9 && low <= gain);
+        CU_ASSERT(nats >= -1e-9);
+        if (nats < -1e-9) printf("%s %s: %g\n", gpus[g], name, nats);
+        causes++;
+      }
+    CU_ASSERT(causes > 50);
+    json_decref(root);
+  }
+}
+
 static void a_build_without_nvcc_says_so(void) {
   const char *nvcc = getenv("KVROOF_NVCC");
   if (nvcc && *nvcc) return; /* this build has them */
@@ -683,6 +707,7 @@ void suite_roofline_cli(void) {
                                        {"programs are named", programs_are_named},
                                        {"two programs", two_programs_of_a_name_are_told},
                                        {"ranges", ranges_hold_their_value},
+                                       {"gains and shares", gains_and_shares_keep_their_bounds},
                                        {"without nvcc", a_build_without_nvcc_says_so},
                                        {NULL, NULL}};
   kv_suite("roofline_cli", cases);
