@@ -174,6 +174,56 @@ static void own(const char *name, const char *tile) {
   (void)fclose(f);
 }
 
+/* A copy of the H200's calibration with one value of a column changed; `column` NULL: with attribute `name` changed. */
+static void odd_calibration(const char *group, const char *column, const char *name, double value) {
+  char path[80], *names = NULL;
+  double *v = NULL;
+  uint64_t n = 0, m = 0, at = 0;
+  size_t width = 0;
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-ceilings.h5"), kv_tmp("odd.h5")), 0);
+  hid_t file = H5Fopen(kv_tmp("odd.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(file >= 0);
+  if (!column) {
+    CU_ASSERT_EQUAL(kv_h5_put_i64(file, name, (int64_t)value, NULL), KV_OK);
+    (void)H5Fclose(file);
+    return;
+  }
+  (void)snprintf(path, sizeof path, "%s/name", group);
+  CU_ASSERT_EQUAL_FATAL(kva_words(file, "odd.h5", path, &n, &names, &width, NULL), KV_OK);
+  (void)snprintf(path, sizeof path, "%s/%s", group, column);
+  m = n;
+  CU_ASSERT_EQUAL_FATAL(kva_reals(file, "odd.h5", path, &m, &v, NULL), KV_OK);
+  while (at < n && strcmp(names + at * width, name) != 0) at++;
+  CU_ASSERT_FATAL(at < n);
+  v[at] = value;
+  hid_t dataset = H5Dopen2(file, path, H5P_DEFAULT);
+  CU_ASSERT(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v) >= 0);
+  (void)H5Dclose(dataset);
+  (void)H5Fclose(file);
+  free(names);
+  free(v);
+}
+
+/* What no microbenchmark of this GPU can have found is refused, and a calibration that was broken off says so. */
+static void odd_calibrations_are_refused(void) {
+  static const char run[] = "--gpu h200 --no-report --model --prefix 4096 --calibration odd.h5";
+  odd_calibration("ceilings", "value", "dram", 4.7e15);
+  expect(run, 3, NULL, "odd.h5: dram of the chip is 4.7e+15, and 4.");
+  odd_calibration("ceilings", "value", "dram", 0);
+  expect(run, 3, NULL, "odd.h5: /ceilings/value: dram is 0, no number above 0");
+  odd_calibration("ceilings", "value", "l1", INFINITY);
+  expect(run, 3, NULL, "odd.h5: /ceilings/value: l1 is inf, no number above 0");
+  odd_calibration("latencies", "cycles", "chain_mma", 24000);
+  expect(run, 3, NULL, "odd.h5: mma_");
+  odd_calibration(NULL, NULL, "sms", 66);
+  expect(run, 3, NULL, "odd.h5: measured on 66 SMs, and the description of the GPU has 132");
+  expect("step --gpu h200 --calibration odd.h5", 3, NULL, "odd.h5: measured on 66 SMs");
+  odd_calibration(NULL, NULL, "complete", 0);
+  expect(run, 0, "2026-11-29, broken off: what it lacks is taken from the description: NVIDIA H200", NULL);
+  odd_calibration(NULL, NULL, "complete", 1);
+  expect(run, 0, "2026-11-29: NVIDIA H200", NULL);
+}
+
 /* A kernel of one's own: refused where it loads less than its rows, or could not be told from ours. */
 static void own_kernels_are_checked(void) {
   own("mine", "bar bar bar");
@@ -689,6 +739,7 @@ void suite_roofline_cli(void) {
                                        {"dry run, help", dry_run_and_help_write_nothing},
                                        {"quiet", quiet_runs_say_nothing},
                                        {"calibration", ceilings_are_used_or_refused},
+                                       {"odd calibrations", odd_calibrations_are_refused},
                                        {"own kernels", own_kernels_are_checked},
                                        {"inputs", inputs_are_not_written_over},
                                        {"bounds", bounds_and_memory_are_told},
