@@ -13,7 +13,7 @@ static int ceilings_name(const struct dirent *e) {
   return n > 12 && !strcmp(e->d_name + n - 12, "-ceilings.h5");
 }
 
-/* A file that cannot be read is passed over. */
+/* A file that cannot be read is passed over, and one of a part of the GPU or of more than it. */
 static void look_for(const kvm_gpus *gpus, const kvm_gpu *gpu, char *path, size_t size) {
   char folder[4096];
   struct dirent **names = NULL;
@@ -25,6 +25,7 @@ static void look_for(const kvm_gpus *gpus, const kvm_gpu *gpu, char *path, size_
     char file[4400];
     (void)snprintf(file, sizeof file, "%s/%.250s", folder, names[i]->d_name);
     if (!path[0] && !kva_time_calibration_of(file, &about, NULL) &&
+        kva_time_calibration_fits(&about, kvm_gpu_number(gpu, "sm_count")) &&
         !kvm_gpus_find(gpus, about.gpu_name, &of, NULL) && !strcmp(of->key, gpu->key))
       (void)snprintf(path, size, "%s", file);
     free(names[i]);

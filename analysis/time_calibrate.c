@@ -206,6 +206,7 @@ static kv_status read_about(hid_t file, const char *path, kva_calibrated *about,
   if (st == KV_END) st = kv_fail(err, KV_ERR_INPUT, "%s: attribute gpu_name is missing", path);
   if (!st) (void)kv_h5_get_str(file, "status", about->status, sizeof about->status, err);
   int64_t complete = 1;
+  (void)kv_h5_get_i64(file, "sms", &about->sms, NULL);
   (void)kv_h5_get_i64(file, "complete", &complete, NULL);
   const size_t used = strlen(about->status);
   if (!complete)
@@ -217,14 +218,17 @@ static kv_status read_about(hid_t file, const char *path, kva_calibrated *about,
   return st;
 }
 
+bool kva_time_calibration_fits(const kva_calibrated *about, double sms) {
+  return !about->sms || isnan(sms) || (double)about->sms == sms;
+}
+
 /* Part of a GPU, or another one of that name. */
-static kv_status check_sms(hid_t file, const char *path, double described, kv_error *err) {
-  int64_t sms = 0;
-  if (kv_h5_get_i64(file, "sms", &sms, NULL) || isnan(described) || (double)sms == described) return KV_OK;
+static kv_status check_sms(const kva_calibrated *about, const char *path, double described, kv_error *err) {
+  if (kva_time_calibration_fits(about, described)) return KV_OK;
   return kv_fail(err, KV_ERR_INPUT,
                  "%s: measured on %lld SMs, and the description of the GPU has %.0f: give a description of what was "
-                 "measured (--gpu FILE.ini), or another calibration",
-                 path, (long long)sms, described);
+                 "measured (--gpu FILE.ini), another calibration, or none (--calibration none)",
+                 path, (long long)about->sms, described);
 }
 
 kv_status kva_time_calibration_of(const char *path, kva_calibrated *about, kv_error *err) {
@@ -243,7 +247,7 @@ kv_status kva_time_calibrate(const char *path, kvm_timing *timing, kvm_roofs *ro
   kv_status st = kva_open(path, "kvceilings-1", &file, err);
   if (st) return st;
   st = read_about(file, path, about, err);
-  if (!st) st = check_sms(file, path, timing->sms, err);
+  if (!st) st = check_sms(about, path, timing->sms, err);
   if (!st) st = read_table(file, path, "latencies", LATENCIES, &latencies, err);
   if (!st) st = read_table(file, path, "ceilings", RATES, &ceilings, err);
   /* files before this microbenchmark lack the group */

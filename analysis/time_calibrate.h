@@ -19,6 +19,7 @@
 typedef struct kva_calibrated {
   char gpu_name[128], status[256]; /* "NVIDIA H200", "measured: NVIDIA H200, driver ..., 2026-11-29" */
   char source[400];                /* for kvm_estimate.source: must outlive the timing */
+  int64_t sms;                     /* that it was measured on; 0: an older file */
   unsigned values;                 /* parameters set */
   kvm_parameter tightest;
 } kva_calibrated;
@@ -28,7 +29,10 @@ typedef struct kva_calibrated {
 kv_status kva_time_calibrate(const char *path, kvm_timing *timing, kvm_roofs *roofs, kva_calibrated *about,
                              kv_error *err);
 
-/* Reads gpu_name and status alone: is this the calibration of that GPU? */
+/* Is its number of SMs that of the description (NaN: not known)? */
+bool kva_time_calibration_fits(const kva_calibrated *about, double sms);
+
+/* Reads gpu_name, status and sms alone: is this the calibration of that GPU? */
 kv_status kva_time_calibration_of(const char *path, kva_calibrated *about, kv_error *err);
 
 #endif

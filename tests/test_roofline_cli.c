@@ -218,6 +218,9 @@ static void odd_calibrations_are_refused(void) {
   odd_calibration(NULL, NULL, "sms", 66);
   expect(run, 3, NULL, "odd.h5: measured on 66 SMs, and the description of the GPU has 132");
   expect("step --gpu h200 --calibration odd.h5", 3, NULL, "odd.h5: measured on 66 SMs");
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "sed '/^.sm_count.$/,/^$/s/132/264/' '%s' >'%s' && grep -q '^value *= *264' '%s'",
+                         kv_source("models/gpus/h200_sxm.ini"), kv_tmp("twice.ini"), kv_tmp("twice.ini")), 0);
+  expect("--gpu ./twice.ini --no-report --model --prefix 4096", 0, "modelled, uncalibrated", NULL); /* none is taken unasked */
   odd_calibration(NULL, NULL, "complete", 0);
   expect(run, 0, "2026-11-29, broken off: what it lacks is taken from the description: NVIDIA H200", NULL);
   odd_calibration(NULL, NULL, "complete", 1);
