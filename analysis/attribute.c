@@ -177,6 +177,9 @@ static void draw_ladder(gsl_rng *rng, const kva_evidence *e, draw *d, double t[8
   d->t7 = draw_time(rng, &e->whole, common);
   draw_scatter(rng, e, d);
   climb(e, d, t);
+  if (!(e->common_error > 0)) return;
+  for (int i = 6; i < 8; i++) /* a modelled time is kept above what the work needs; so is one that is drawn */
+    if (t[i] < t[4]) t[i] = t[4];
 }
 
 /* Each draw begins anew, so that two operations have draw k of the ceilings in common. */
@@ -243,6 +246,7 @@ static void find_intervals(const kva_evidence *e, const double ladder[KVM_CAUSES
       c->gain_low *= c->gain / middle;
       c->gain_high *= c->gain / middle;
     }
+    c->gain_low = fmax(c->gain_low, fmin(1, c->gain)); /* what takes a cause out makes nothing slower */
     c->gain_high = fmax(c->gain, limited(c->gain_high, slowest(e, a->t[7]), a->t[0]));
   }
   if (a->cause[KVM_C_SCATTER].known && e->scatter_high > e->scatter_low) scatter_gain_of_model(e, a);

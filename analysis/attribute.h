@@ -7,7 +7,8 @@
  * over draws: each draws every ceiling and the layout's scatter from its range, uniformly, each timing by a bootstrap of its samples
  * (Efron and Tibshirani 1993) or from its standard deviation, and climbs the ladder anew. Deterministic:
  * GSL's mt19937 with the seed given. The upper end of a gain is at most T7 / T0, T7 with the worst of
- * that scatter.
+ * that scatter; its lower end at least 1 where the gain is. No draw of a modelled time (common_error > 0)
+ * lies below the draw's T4.
  *
  * The verdict names up to three causes above 0.1 nats, and the largest whatever its size. A cause has no
  * effect when its share is within 0.1 nats and a quarter of all, and its gain is surely within 1.1.

@@ -73,12 +73,28 @@ static kv_status take(const char *path, const char *names, size_t width, const d
   return KV_OK;
 }
 
+static kv_status check_units(hid_t file, const char *path, const char *names, size_t width, uint64_t n, kv_error *err) {
+  uint64_t units = 0;
+  size_t unit_width = 0;
+  char *unit = NULL;
+  kv_status st = kva_words(file, path, "memory/unit", &units, &unit, &unit_width, err);
+  if (!st && units != n) st = kv_fail(err, KV_ERR_INPUT, "%s: /memory/unit has another length than /memory/name", path);
+  for (uint64_t i = 0; !st && i < n; i++)
+    for (int k = 0; !st && k < PARAMETERS; k++)
+      if (!strcmp(names + i * width, parameters[k].name) && strcmp(unit + i * unit_width, parameters[k].unit) != 0)
+        st = kv_fail(err, KV_ERR_INPUT, "%s: /memory/unit: %s in '%.20s', not in '%s'; `roofline calibrate --from` writes it anew",
+                     path, parameters[k].name, unit + i * unit_width, parameters[k].unit);
+  free(unit);
+  return st;
+}
+
 static kv_status read_card(hid_t file, const char *path, kvm_mem_card *card, kv_error *err) {
   uint64_t n = 0;
   size_t width = 0;
   char *names = NULL;
   double *value = NULL;
   kv_status st = kva_words(file, path, "memory/name", &n, &names, &width, err);
+  if (!st) st = check_units(file, path, names, width, n, err);
   if (!st) st = kva_reals(file, path, "memory/value", &n, &value, err);
   if (!st) st = take(path, names, width, value, n, card, err);
   free(names);
@@ -116,9 +132,26 @@ kv_status kva_card_memory_read(const char *calibration, kva_card_memory *m, kv_e
 
 /* ---- use ---- */
 
+/* Cards of a kind lie percents apart, not ten times. */
+static kv_status check_beside(const kva_card_memory *m, const kvm_mem_params *p, kv_error *err) {
+  const kvm_mem_card described = kvm_mem_card_of(p);
+  double has[PARAMETERS], is[PARAMETERS];
+  pack(&m->card, has);
+  pack(&described, is);
+  for (int k = 0; k < PARAMETERS; k++)
+    if (has[k] > 10 * is[k] && is[k] > 0)
+      return kv_fail(err, KV_ERR_INPUT,
+                     "%s: /memory/value: %s of %.4g %s is more than 10 times the %.4g of the GPU's description; `roofline "
+                     "calibrate --from` writes it anew",
+                     m->file, parameters[k].name, has[k], parameters[k].unit, is[k]);
+  return KV_OK;
+}
+
 kv_status kva_card_use(const kva_card_memory *m, kvm_mem_params *p, kv_error *err) {
   kv_error why = {KV_OK, ""};
-  if (!m || !m->adapted || !kvm_mem_use_card(&m->card, p, &why)) return KV_OK;
+  if (!m || !m->adapted) return KV_OK;
+  kv_status st = check_beside(m, p, err);
+  if (st || !kvm_mem_use_card(&m->card, p, &why)) return st;
   return kv_fail(err, KV_ERR_INPUT, "%s: /memory: %s; `roofline calibrate --from` writes it anew", m->file, why.text);
 }
 

@@ -35,6 +35,7 @@ typedef struct side {
   double *v[C_COLUMNS];
   char *kernel, *layout, *program; /* program NULL: of an older or measured file */
   size_t kernel_width, layout_width, program_width;
+  char model[700]; /* GPU, status and calibration: whose modelled times err alike */
 } side;
 
 static void free_side(side *s) {
@@ -94,6 +95,12 @@ static void add_device(hid_t file, char status[256]) {
     (void)snprintf(status + used, 256 - used, ", one of %lld at once", (long long)together);
 }
 
+static void name_model(hid_t file, const char *gpu, const char *status, side *s) {
+  char calibration[256] = "";
+  (void)kv_h5_get_str(file, "calibration", calibration, sizeof calibration, NULL);
+  (void)snprintf(s->model, sizeof s->model, "%s; %s; %s", gpu, status, calibration);
+}
+
 static kv_status read_side(const char *path, side *s, char gpu[128], char status[256], kv_error *err) {
   hid_t file;
   s->path = path;
@@ -101,6 +108,7 @@ static kv_status read_side(const char *path, side *s, char gpu[128], char status
   if (st) return st;
   (void)kv_h5_get_str(file, "gpu_name", gpu, 128, NULL);
   (void)kv_h5_get_str(file, "status", status, 256, NULL);
+  name_model(file, gpu, status, s);
   add_device(file, status);
   s->n = KVA_ANY_LENGTH;
   for (int c = 0; !st && c < C_TIME_LOW; c++) st = kva_reals(file, path, names[c], &s->n, &s->v[c], err);
@@ -142,6 +150,27 @@ static void put_program(const side *s, uint64_t i, char to[160]) {
   if (s->program) (void)snprintf(to, 160, "%.159s", s->program + (size_t)s->v[C_KERNEL][i] * s->program_width);
 }
 
+/* The compiler in "NAME, nvcc's machine code for sm_90", and its length. */
+static const char *compiler_of(const char *program, size_t *n) {
+  const char *from = strchr(program, ','), *to = from ? strstr(from, "machine code") : NULL;
+  *n = to ? (size_t)(to - from) : 0;
+  return from;
+}
+
+/* NAME or NAME_..., as the files of a kernel's programs are called. */
+static bool is_of(const char *program, const char *kernel) {
+  size_t n = strlen(kernel);
+  return !strncmp(program, kernel, n) && (program[n] == '_' || program[n] == ',');
+}
+
+static bool two_programs(const kva_pair *p) {
+  const char *x = p->program[0], *y = p->program[1];
+  size_t n, k;
+  if (!x[0] || !y[0] || !strcmp(x, y)) return false;
+  const char *by = compiler_of(x, &n), *than = compiler_of(y, &k);
+  return !is_of(x, p->kernel) || !is_of(y, p->kernel) || !n || n != k || strncmp(by, than, n) != 0;
+}
+
 static bool make_pair(const side *a, uint64_t i, const side *b, uint64_t k, kva_pair *p) {
   double x[3], y[3];
   memset(p, 0, sizeof *p);
@@ -160,10 +189,11 @@ static bool make_pair(const side *a, uint64_t i, const side *b, uint64_t k, kva_
   p->before = x[0];
   p->after = y[0];
   p->ratio = y[0] / x[0];
-  /* Both times of a model err alike: its interval would hide every change, so its ratio has none. */
-  p->low = p->measured ? y[1] / x[2] : p->ratio;
-  p->high = p->measured ? y[2] / x[1] : p->ratio;
-  p->verdict = p->low > 1 ? 1 : p->high < 1 ? -1 : 0;
+  p->common = !p->measured && !strcmp(a->model, b->model);
+  p->low = p->common ? p->ratio : y[1] / x[2];
+  p->high = p->common ? p->ratio : y[2] / x[1];
+  p->two_programs = two_programs(p);
+  p->verdict = p->two_programs ? 0 : p->low > 1 ? 1 : p->high < 1 ? -1 : 0;
   return true;
 }
 
@@ -172,13 +202,15 @@ static void add_up(kva_comparison *c) {
   c->worst = NAN;
   for (size_t i = 0; i < c->n; i++) {
     const kva_pair *p = &c->pair[i];
+    c->apart += p->two_programs;
+    if (p->two_programs) continue;
     logs += log(p->ratio);
     c->slower += p->verdict > 0;
     c->faster += p->verdict < 0;
     c->undecided += p->verdict == 0;
     if (p->verdict > 0 && !(p->ratio <= c->worst)) c->worst = p->ratio;
   }
-  c->mean = exp(logs / (double)c->n);
+  c->mean = c->apart < c->n ? exp(logs / (double)(c->n - c->apart)) : NAN;
 }
 
 static kv_status pair_up(const side *a, const side *b, kva_comparison *c, kv_error *err) {
@@ -237,7 +269,7 @@ GET(g_after, p->after)
 GET(g_ratio, p->ratio)
 GET(g_low, p->low)
 GET(g_high, p->high)
-GET(g_verdict, p->verdict)
+GET(g_verdict, p->two_programs ? (double)NAN : (double)p->verdict)
 KVA_WORD(g_kernel, kva_pair, p, p->kernel)
 KVA_WORD(g_layout, kva_pair, p, p->layout)
 
@@ -253,7 +285,7 @@ static kv_status write_points(const kva_comparison *c, hid_t file, kv_error *err
                                          {"ratio", "1", "After over before", g_ratio},
                                          {"ratio_low", "1", "After over before, lower end", g_low},
                                          {"ratio_high", "1", "After over before, upper end", g_high},
-                                         {"verdict", "1", "1 slower, 0 undecided, -1 faster", g_verdict}};
+                                         {"verdict", "1", "1 slower, 0 undecided, -1 faster; NaN: two programs", g_verdict}};
   kv_status st = kva_write_words(file, "points", word, sizeof word / sizeof *word, c->n, c->pair, err);
   return st ? st : kva_write_reals(file, "points", real, sizeof real / sizeof *real, c->n, c->pair, err);
 }

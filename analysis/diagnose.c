@@ -342,7 +342,9 @@ static kvm_work counted_work(const kva_profiled *k, const kvm_roofs *roofs) {
   double grid = k->m[KVA_M_GRID], sms = roofs->sms, busy = isnan(grid) ? sms : fmin(grid, sms);
   kvm_work w = {.fits = true, .blocks = (uint64_t)or_zero(grid), .busy_sms = busy};
   w.chip[KVM_DRAM] = or_zero(k->m[KVA_M_DRAM_READ]) + or_zero(k->m[KVA_M_DRAM_WRITE]);
-  w.chip[KVM_L2] = w.chip[KVM_LINK] = or_zero(k->m[KVA_M_L2_BYTES]);
+  w.chip[KVM_LINK] = or_zero(k->m[KVA_M_L2_BYTES]);
+  /* reads of the same lines by several SMs meet on the way: the L2 gives what memory gave it, and what one of them got */
+  w.chip[KVM_L2] = fmax(w.chip[KVM_DRAM], busy > 0 ? w.chip[KVM_LINK] / busy : 0);
   w.chip[KVM_L1] = 128 * or_zero(k->m[KVA_M_WAVEFRONTS]);
   w.chip[KVM_MMA] = FLOP_AN_INSTRUCTION * or_zero(k->m[KVA_M_TENSOR]);
   for (int r = KVM_LINK; r < KVM_RESOURCES; r++) w.sm[r] = w.chip[r] / busy;
@@ -365,7 +367,7 @@ static void advise_idle_memory(kva_profiled *k, const kvm_work *w, const kvm_roo
         " %.0f of %.0f SMs get a block: an idle memory says nothing about latency here; split the work "
         "first.",
         w->busy_sms, roofs->sms);
-  if (k->m[KVA_M_LOCAL] > 0.01 * w->chip[KVM_L2] && k->m[KVA_M_LOCAL] > 1e6)
+  if (k->m[KVA_M_LOCAL] > 0.01 * w->chip[KVM_LINK] && k->m[KVA_M_LOCAL] > 1e6)
     say(k->verdict, sizeof k->verdict, " Registers are spilled (%.3g MB of local memory).",
         k->m[KVA_M_LOCAL] / 1e6);
   double top = 0;
@@ -382,8 +384,19 @@ static void advise_idle_memory(kva_profiled *k, const kvm_work *w, const kvm_roo
  * and not by a factor of 2. */
 static void find_impossible(kva_profiled *k, const kvm_verify *problem, const kvm_work *w, const kvm_roofs *roofs,
                             double floor) {
-  const double duration = k->m[KVA_M_DURATION];
-  if (problem && duration < 0.95 * floor)
+  const double duration = k->m[KVA_M_DURATION], rows = problem ? (double)problem->longest * problem->row_bytes : 0;
+  /* every row comes to an SM at least once; rows of one byte a value are half as long */
+  if (k->m[KVA_M_L2_BYTES] < 0.45 * rows)
+    say(k->impossible, sizeof k->impossible,
+        "%.4g MB came to the SMs, but the rows of one request alone take %.4g (or half of that in fp8): the csv and "
+        "--prefix do not belong together, or not all of the kernel was counted.",
+        k->m[KVA_M_L2_BYTES] * 1e-6, rows * 1e-6);
+  else if (k->m[KVA_M_SMS] > 0 && k->m[KVA_M_SMS] != roofs->sms && !isnan(roofs->sms))
+    say(k->impossible, sizeof k->impossible,
+        "counted on a GPU of %.0f SMs, while the one that --gpu names has %.0f: give --gpu the GPU that was profiled (a "
+        "description of its own where it is a part of one).",
+        k->m[KVA_M_SMS], roofs->sms);
+  else if (problem && duration < 0.95 * floor)
     say(k->impossible, sizeof k->impossible,
         "faster than its floor (%.4g us, at least %.4g): the csv and --prefix do not belong together, or the rows "
         "lay in the L2 already.",

@@ -5,8 +5,8 @@
  * unknown, and what needs it is said to be missing.
  *
  *   T0, T1   from the problem, when it is given (heads, queries, prefix); else not known
- *   T2       executed work over the chip's ceilings: dram bytes, L2 -> SM bytes, L1/shared wavefronts x 128
- * B, tensor flops (4096 an instruction, as of mma.sync m16n8k16; fewer than the problem needs, and they are
+ *   T2       executed work over the chip's ceilings: dram bytes, L2 -> SM bytes (the link's; of the L2 the least that
+ * it can have given: what came from memory, and what one SM got), L1/shared wavefronts x 128 B, tensor flops (4096 an instruction, as of mma.sync m16n8k16; fewer than the problem needs, and they are
  * others) T4       the busiest SM: the work's maximum over SMs where the csv has `.max`, else an equal share
  * of the busy SMs T5       estimated: T7 less the exposed memory T6, T7   the kernel's duration; exposed
  * memory = (duration - T4) x long-scoreboard share of all stalls, an upper estimate

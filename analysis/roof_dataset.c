@@ -29,6 +29,7 @@ static kv_status put_root(const kva_run *run, hid_t file, kv_error *err) {
     st = kv_h5_put_str(file, text[i].name, text[i].value, err);
   for (size_t i = 0; !st && i < sizeof number / sizeof *number; i++)
     st = kv_h5_put_i64(file, number[i].name, (int64_t)number[i].value, err);
+  if (!st && run->smem_limit) st = kv_h5_put_i64(file, "smem_limit", run->smem_limit, err);
   return st;
 }
 

@@ -68,12 +68,18 @@ static double scatter_high(const kva_run *run) {
   return run->contiguous ? 1 : fmax(run->gather.layout.slow.scatter, run->gather.layout.at.scatter);
 }
 
+/* B of shared memory that a block may have; NaN: not known. */
+static double shared_of_block(const kva_run *run) {
+  const double has = kvm_gpu_number(run->gpu, "smem_per_block_optin");
+  return run->smem_limit ? fmin(has, run->smem_limit) : has; /* fmin passes over what is not known */
+}
+
 /* The kernel's program for this problem: of several the one whose units of query rows it has. */
 static const kvm_declared *program_for(const kva_run *run, uint32_t kernel, const kvm_verify *problem) {
   const kvm_declared *d = run->program[kernel];
   if (!d || !d->structure.units || d == run->own) return d;
   return kvm_declared_for(run->declared, d->name, kvm_gpu_sm(run->gpu), 0, problem,
-                          kvm_gpu_number(run->gpu, "smem_per_block_optin"));
+                          shared_of_block(run));
 }
 
 /* No time is below what the work needs. A program that says so leaves work out, or its pipes are taken for
@@ -142,6 +148,7 @@ static kv_status predict_point(kva_run *run, uint32_t kernel, const kvm_verify *
   p->useful = kvm_structure_useful(k, problem);
   p->work =
       program ? kvm_declared_work(program, problem, run->gpu) : kvm_structure_work(k, problem, run->gpu);
+  p->work.fits &= !(kvm_structure_shared(program ? &program->structure : k, problem) > shared_of_block(run));
   p->ladder = kvm_ladder_of(&p->useful, &p->work, &run->roofs, scatter_of(run));
   p->prediction.known = false;
   if (!p->work.fits)
@@ -302,14 +309,16 @@ static void judge(kva_run *run, const kvm_verify *longest) {
  * user's. */
 static void choose_kernels(kva_run *run) {
   int sm = kvm_gpu_sm(run->gpu);
-  for (run->kernels = 0; run->kernels < KVM_KERNELS; run->kernels++) {
-    kvm_structure k = kvm_kernel(run->kernels, sm);
+  run->kernels = 0;
+  for (unsigned which = 0; which < KVM_KERNELS; which++) {
+    kvm_structure k = kvm_kernel(which, sm);
+    if (run->only && !(run->only >> which & 1)) continue;
     const kvm_declared *d =
         run->declared ? kvm_declared_find(run->declared, k.name, sm, k.tile_tokens) : NULL;
     if (!d && run->declared) d = kvm_declared_find(run->declared, k.name, sm, 0);
     run->program[run->kernels] = d;
     run->kernel[run->kernels] = d ? d->structure : k;
-    run->kernel[run->kernels].name = k.name;
+    run->kernel[run->kernels++].name = k.name;
   }
   if (!run->own) return;
   run->program[run->kernels] = run->own;

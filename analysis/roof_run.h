@@ -43,6 +43,8 @@ typedef struct kva_run {
   kvm_timing timing; /* with roofs: set by kva_run_predict() from gpu and pipes, unless given */
   bool given;
   kvm_roofs roofs;
+  uint32_t smem_limit; /* B of shared memory that a block may have at most; 0: what the GPU gives */
+  unsigned only; /* bit w: of the project's kernels kvm_kernel(w) is modelled; 0: all are */
   char calibration[256]; /* base name of the file that roofs and timing come from; "" none */
   char status[256];  /* KVA_UNCALIBRATED, or "measured: <device>, <driver>, <date>" */
   const char *dtype; /* "bf16", "fp8", "fp8-656" or "other" */

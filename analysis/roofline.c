@@ -446,7 +446,8 @@ static kv_status run_all(options *o, const char *command, kv_error *err) {
   if (!st) {
     st = measure(o, &run, &problems[0], &model.memory, command, why, err);
     if (st != KV_END) goto done;
-    st = KV_OK;
+    st = roofline_measure_modelled(&o->measure, run.gpu, why, &run.only, err);
+    run.smem_limit = (uint32_t)o->measure.smem_limit;
     (void)snprintf(note, sizeof note, "%s; times of kernels are not measured: %s", chosen.note, why);
   }
   if (!st) st = kva_run_predict(&run, problems, n, err);

@@ -49,17 +49,18 @@ static const struct argp_option option_table[] = {
     {"quiet", 'q', 0, 0, "no messages on stderr but errors", 0},
     {0, 0, 0, 0, 0, 0}};
 
-static const char *word(int verdict) {
-  return verdict > 0 ? "slower" : verdict < 0 ? "faster" : "undecided";
+static const char *word(const kva_pair *p) {
+  return p->two_programs ? "two programs" : p->verdict > 0 ? "slower" : p->verdict < 0 ? "faster" : "undecided";
 }
 
-/* One name, two programs: the ratio is then of the programs too. */
+/* Which programs a name stands for, where before and after differ. */
 static void print_programs(const kva_comparison *c) {
   for (size_t i = 0; i < c->n; i++) {
     const kva_pair *p = &c->pair[i];
     bool told = !p->program[0][0] || !p->program[1][0] || !strcmp(p->program[0], p->program[1]);
     for (size_t k = 0; !told && k < i; k++) told = !strcmp(c->pair[k].kernel, p->kernel);
-    if (!told) printf("%s: two programs: before %s; after %s\n", p->kernel, p->program[0], p->program[1]);
+    if (!told) printf("%s: %s: before %s; after %s\n", p->kernel,
+                      p->two_programs ? "two programs" : "as each GPU takes it", p->program[0], p->program[1]);
   }
 }
 
@@ -70,14 +71,15 @@ static void print_table(const options *o, const kva_comparison *c) {
          "after us", "ratio", "interval", "");
   for (size_t i = 0; i < c->n; i++) {
     const kva_pair *p = &c->pair[i];
-    char range[40] = "modelled";
-    if (p->measured) (void)snprintf(range, sizeof range, "%.3f .. %.3f", p->low, p->high);
+    char range[40] = "one model"; /* its errors are in common */
+    if (!p->common) (void)snprintf(range, sizeof range, "%.3f .. %.3f", p->low, p->high);
     printf("%-20s %-22.22s %9llu %5u %12.2f %12.2f %8.3f %17s  %s\n", p->kernel, p->layout,
            (unsigned long long)p->prefix, p->heads, p->before * 1e6, p->after * 1e6, p->ratio, range,
-           word(p->verdict));
+           word(p));
   }
-  printf("\n%zu points: %zu faster, %zu slower, %zu undecided; geometric mean %.3f", c->n, c->faster,
-         c->slower, c->undecided, c->mean);
+  printf("\n%zu points: %zu faster, %zu slower, %zu undecided", c->n, c->faster, c->slower, c->undecided);
+  if (c->apart) printf(", %zu of two programs and not counted (--kernel models one program on both GPUs)", c->apart);
+  if (!isnan(c->mean)) printf("; geometric mean %.3f", c->mean);
   if (c->only[0] || c->only[1]) printf("; %zu points only before, %zu only after", c->only[0], c->only[1]);
   printf("\n");
   print_programs(c);
@@ -92,11 +94,12 @@ static kv_status print_json(const kva_comparison *c, kv_error *err) {
                           "program_before", p->program[0], "program_after", p->program[1],
                           "layout", p->layout, "prefix", (json_int_t)p->prefix, "heads", (int)p->heads,
                           "measured", p->measured, "before_s", p->before, "after_s", p->after, "ratio",
-                          p->ratio, "ratio_low", p->low, "ratio_high", p->high, "verdict", word(p->verdict)));
+                          p->ratio, "ratio_low", p->low, "ratio_high", p->high, "verdict", word(p)));
   }
-  json_t *root = json_pack("{s:s, s:i, s:o, s:i, s:i, s:i, s:f, s:i, s:i}", "schema", "roofline-compare",
+  json_t *root = json_pack("{s:s, s:i, s:o, s:i, s:i, s:i, s:i, s:o, s:i, s:i}", "schema", "roofline-compare",
                            "schema_version", 1, "points", points, "faster", (int)c->faster, "slower",
-                           (int)c->slower, "undecided", (int)c->undecided, "mean_ratio", c->mean,
+                           (int)c->slower, "undecided", (int)c->undecided, "two_programs",
+                           (int)c->apart, "mean_ratio", isnan(c->mean) ? json_null() : json_real(c->mean),
                            "only_before", (int)c->only[0], "only_after", (int)c->only[1]);
   if (!root) return kv_fail(err, KV_ERR_INTERNAL, "the result cannot be written as JSON");
   (void)json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
@@ -132,7 +135,8 @@ int roofline_compare(int argc, char **argv) {
                                      .doc =
                                          "Two roofline-1 datasets point by point: another kernel, driver, "
                                          "GPU or layout.\vMeasured times are set against "
-                                         "measured ones, modelled against modelled.\nExample:\n  roofline "
+                                         "measured ones, modelled against modelled. Two times that "
+                                         "one model gives of one GPU err alike: their ratio has no interval.\nExample:\n  roofline "
                                          "compare old.h5 new.h5 --fail-above 5%\n"};
   kv_error err = {KV_OK, ""};
   char *command = kv_cli_command_line(argc, argv);

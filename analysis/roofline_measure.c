@@ -191,6 +191,58 @@ kv_status roofline_measure_devices(const roofline_measure_options *o, const kvm_
   return st || *count ? st : KV_END;
 }
 
+/* ---- a run that is modelled ---- */
+
+/* The kernel of the model that a kernel of --kernels is; KVM_KERNELS: none. The GPU decides how long the tiles of
+ * extend_serial are. */
+static unsigned modelled_as(kvk_kind kind, int sm) {
+  static const char *const name[] = {[KVK_EXTEND_SERIAL_64] = "extend_serial",
+                                     [KVK_EXTEND_SERIAL_32] = "extend_serial",
+                                     [KVK_SPLIT_PER_HEAD] = "split_per_head",
+                                     [KVK_SPLIT_VERIFY] = "split_verify"};
+  const uint32_t tile = kind == KVK_EXTEND_SERIAL_64 ? 64 : kind == KVK_EXTEND_SERIAL_32 ? 32 : 0;
+  unsigned which = 0;
+  if ((size_t)kind >= sizeof name / sizeof *name) return KVM_KERNELS;
+  while (which < KVM_KERNELS && strcmp(kvm_kernel(which, sm).name, name[kind]) != 0) which++;
+  return which < KVM_KERNELS && tile && kvm_kernel(which, sm).tile_tokens != tile ? KVM_KERNELS : which;
+}
+
+static kv_status modelled_kernels(const roofline_measure_options *o, const kvm_gpu *gpu, unsigned *only, kv_error *err) {
+  *only = 0;
+  for (int k = 0; k < KVK_MERGE_STATE; k++) {
+    const unsigned which = o->kinds >> k & 1 ? modelled_as((kvk_kind)k, kvm_gpu_sm(gpu)) : 0;
+    const char *name = kvk_kind_name((kvk_kind)k);
+    if (which == KVM_KERNELS && (k == KVK_EXTEND_SERIAL_64 || k == KVK_EXTEND_SERIAL_32))
+      return kv_fail(err, KV_ERR_USAGE, "--kernels %s: the model of %s has other tiles; --kernel %s adds this one", name,
+                     gpu->key, name);
+    if (which == KVM_KERNELS)
+      return kv_fail(err, KV_ERR_USAGE, "--kernels %s: there is no model of it; leave it out, or measure it", name);
+    if (o->kinds >> k & 1) *only |= 1u << which;
+  }
+  return KV_OK;
+}
+
+kv_status roofline_measure_modelled(const roofline_measure_options *o, const kvm_gpu *gpu, const char *why,
+                                    unsigned *only, kv_error *err) {
+  const struct {
+    const char *name;
+    bool given;
+  } measured[] = {{"--device", o->devices || o->all}, {"--eager", o->eager}, {"--replicate", o->replicate},
+                  {"--repeats", o->repeats},          {"--pool", o->pool},   {"--time-limit", o->time_limit}};
+  for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
+    if (measured[i].given)
+      return kv_fail(err, KV_ERR_USAGE,
+                     "%s: only a measurement has it, and this run is modelled (%s); leave it out, or measure where the "
+                     "GPU is",
+                     measured[i].name, why);
+  if (o->blocks_per_sm > 1)
+    return kv_fail(err, KV_ERR_USAGE,
+                   "--blocks-per-sm %d: this run is modelled (%s), and the model has one block an SM for the split kernels; "
+                   "leave it out, or measure where the GPU is",
+                   (int)o->blocks_per_sm, why);
+  return modelled_kernels(o, gpu, only, err);
+}
+
 /* ---- telling ---- */
 
 static const char *interval(const kva_interval *r, char text[40]) {

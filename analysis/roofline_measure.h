@@ -37,6 +37,11 @@ kv_status roofline_measure_devices(const roofline_measure_options *options, cons
                                    int devices[ROOFLINE_MOST_DEVICES], int *count, char *why, size_t why_size,
                                    kv_error *err);
 
+/* For a run that is modelled, `why`: KV_ERR_USAGE, with the remedy, for an option that only a measurement has and for
+ * kernels that the model has not; else *only is kva_run.only for --kernels (--smem-limit is kva_run.smem_limit). */
+kv_status roofline_measure_modelled(const roofline_measure_options *options, const kvm_gpu *gpu, const char *why,
+                                    unsigned *only, kv_error *err);
+
 typedef struct roofline_measure_run {
   const roofline_measure_options *options;
   const kvm_gpu *gpu;

@@ -37,6 +37,7 @@ static void print_problem(const kva_run *run) {
   printf("problem  %u heads x %u queries, %u request%s, rows of %u + %u values (%s, %u B), %u layers\n",
          p->heads, p->queries, p->batch, p->batch == 1 ? "" : "s", p->latent, p->rope, run->dtype,
          p->row_bytes, run->layers);
+  if (run->smem_limit) printf("limit    %u B of shared memory a block\n", run->smem_limit);
   printf("layout   %s", run->layout_name);
   if (!run->contiguous)
     printf(
@@ -300,6 +301,7 @@ kv_status roofline_print_json(const kva_run *run, const char *note, kv_error *er
       run->gather.status, "layout", gather_json(&run->gather.layout), "random",
       gather_json(&run->gather.random), "ridge", number(kvm_ridge(&run->roofs)), "missing", missing, "points",
       points, "verdict", run->verdict);
+  if (root && run->smem_limit) (void)json_object_set_new(root, "smem_limit", json_integer(run->smem_limit));
   if (!root) return kv_fail(err, KV_ERR_INTERNAL, "the result cannot be written as JSON");
   (void)json_dumpf(root, stdout,
                    JSON_INDENT(1) | JSON_REAL_PRECISION(12)); /* kv_cli_exit() sees a failed stdout */

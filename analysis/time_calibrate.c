@@ -48,11 +48,22 @@ static kv_status read_table(hid_t file, const char *path, const char *group, tab
   return st;
 }
 
+/* What a microbenchmark cannot have found. */
+static kv_status check_table(const table *t, const char *path, const char *group, kv_error *err) {
+  for (uint64_t i = 0; i < t->n; i++)
+    if (!(t->value[i] > 0) || !isfinite(t->value[i]))
+      return kv_fail(err, KV_ERR_INPUT,
+                     "%s: /%s/value: %.40s is %g, no number above 0; calibrate anew, or leave this file out "
+                     "(--calibration none)",
+                     path, group, t->name + i * t->name_width, t->value[i]);
+  return KV_OK;
+}
+
 /* Row of a name (and scope), or -1. */
 static long row_of(const table *t, const char *name, const char *scope) {
   for (uint64_t i = 0; i < t->n; i++)
     if (!strcmp(t->name + i * t->name_width, name) &&
-        (!scope || !strcmp(t->scope + i * t->scope_width, scope)) && t->value[i] > 0 && isfinite(t->value[i]))
+        (!scope || !strcmp(t->scope + i * t->scope_width, scope)))
       return (long)i;
   return -1;
 }
@@ -61,10 +72,24 @@ typedef struct target {
   kvm_timing *timing;
   kvm_roofs *roofs;
   kva_calibrated *about;
+  const char *path;
+  kv_error *err; /* the first value that cannot be this GPU's */
 } target;
+
+/* A calibration and a description of one GPU differ by percents, some latencies by a factor; not by ten. */
+static bool possible(const target *to, const char *name, const char *scope, double value, double described) {
+  if (to->err->status || !(described > 0) || (value <= 10 * described && described <= 10 * value))
+    return !to->err->status;
+  (void)kv_fail(to->err, KV_ERR_INPUT,
+                "%s: %s%s is %.4g, and %.4g by the description of the GPU: more than 10 times apart, so one of them is "
+                "wrong; calibrate anew, or leave this file out (--calibration none)",
+                to->path, name, scope, value, described);
+  return false;
+}
 
 static void set(const target *to, kvm_parameter p, double value, double low, double high) {
   if (!(value > 0) || !isfinite(value)) return;
+  if (!possible(to, kvm_parameter_name(p), "", value, to->timing->p[p].value)) return;
   low = isfinite(low) && low > 0 ? fmin(low, 0.99 * value) : 0.99 * value;
   high = isfinite(high) ? fmax(high, 1.01 * value) : 1.01 * value;
   kvm_timing_set(to->timing, p, value, low, high, to->about->source);
@@ -149,6 +174,7 @@ static void take_ceiling(const target *to, const table *t, const char *name, con
                          kvm_ceiling *roof, kvm_parameter p, double divide) {
   long i = row_of(t, name, scope);
   if (i < 0) return;
+  if (roof && !possible(to, name, strcmp(scope, "sm") ? " of the chip" : " of one SM", t->value[i], roof->rate)) return;
   if (roof) *roof = (kvm_ceiling){t->value[i], KVM_MEASURED, "calibration", to->about->source};
   if (p < KVM_PARAMETERS && divide > 0)
     set(to, p, t->value[i] / divide, t->low[i] / divide, t->high[i] / divide);
@@ -196,6 +222,12 @@ static kv_status read_about(hid_t file, const char *path, kva_calibrated *about,
   if (st == KV_END) st = kv_fail(err, KV_ERR_INPUT, "%s: attribute gpu_name is missing", path);
   if (!st) (void)kv_h5_get_str(file, "status", about->status, sizeof about->status, err);
   if (!st) read_card(file, about);
+  int64_t complete = 1;
+  (void)kv_h5_get_i64(file, "complete", &complete, NULL);
+  const size_t used = strlen(about->status);
+  if (!complete)
+    (void)snprintf(about->status + used, sizeof about->status - used,
+                   ", broken off: what it lacks is taken from the description");
   const char *base = strrchr(path, '/');
   (void)snprintf(about->source, sizeof about->source, "own microbenchmarks (%.100s): %.200s",
                  base ? base + 1 : path, about->status);
@@ -223,12 +255,17 @@ kv_status kva_time_calibrate(const char *path, kvm_timing *timing, kvm_roofs *ro
   /* files before this microbenchmark lack the group */
   if (!st && H5Lexists(file, "sizes", H5P_DEFAULT) > 0)
     st = read_table(file, path, "sizes", SIZES, &sizes, err);
+  if (!st) st = check_table(&latencies, path, "latencies", err);
+  if (!st) st = check_table(&ceilings, path, "ceilings", err);
+  if (!st) st = check_table(&sizes, path, "sizes", err);
+  kv_error wrong = {KV_OK, ""};
   if (!st) {
-    const target to = {timing, roofs, about};
+    const target to = {timing, roofs, about, path, &wrong};
     take_latencies(&to, &latencies);
     take_ceilings(&to, &ceilings);
     long line = row_of(&sizes, "memory_line", NULL);
     if (line >= 0) set(&to, KVM_P_LINE, sizes.value[line], sizes.low[line], sizes.high[line]);
+    st = wrong.status ? kv_fail(err, wrong.status, "%s", wrong.text) : KV_OK;
   }
   free_table(&latencies);
   free_table(&ceilings);

@@ -7,7 +7,9 @@
  *   mma_rate, wave_rate, sm_link, sfu rate   one SM's best       l2, link, dram rate   the chip's best
  *   memory_line       the size of that name, where the file has one
  *   launch            timer_floor          next_launch   launch_graph_node, up to launch_eager / 4
- * Intervals are those of the calibration, at least 1 %. What it lacks stays as it was.
+ * Intervals are those of the calibration, at least 1 %. What it lacks stays as it was. Refused are values that are no
+ * number above 0 or more than 10 times off what *timing and *roofs had (the description), and another number of SMs; a
+ * file that is not complete says so in its status.
  */
 #ifndef KVA_TIME_CALIBRATE_H
 #define KVA_TIME_CALIBRATE_H

@@ -290,6 +290,47 @@ static bool is_planted(const char *path) {
   return true;
 }
 
+/* ---- the whole file ---- */
+
+static int compare_points(const void *a, const void *b) {
+  const kva_reading *x = *(kva_reading *const *)a, *y = *(kva_reading *const *)b;
+  const kvm_verify *p = &x->problem, *q = &y->problem;
+  const uint64_t mine[] = {p->longest, p->batch, p->heads, p->queries, p->row_bytes},
+                 theirs[] = {q->longest, q->batch, q->heads, q->queries, q->row_bytes};
+  for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
+    if (mine[i] != theirs[i]) return mine[i] < theirs[i] ? -1 : 1;
+  const int layout = strcmp(x->layout, y->layout);
+  return layout ? layout : strcmp(x->kernel, y->kernel);
+}
+
+static int compare_places(const void *a, const void *b) {
+  const int points = compare_points(a, b);
+  const uint64_t x = (*(kva_reading *const *)a)->place, y = (*(kva_reading *const *)b)->place;
+  return points ? points : x < y ? -1 : x > y;
+}
+
+/* A point given twice counts twice in every score. */
+static kv_status check_twice(const kva_readings *m, kv_error *err) {
+  const kva_reading **sorted = malloc((m->n + 1) * sizeof *sorted);
+  kv_status st = sorted ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "%s: out of memory", m->path);
+  for (size_t i = 0; !st && i < m->n; i++) sorted[i] = &m->sample[i];
+  if (!st) qsort(sorted, m->n, sizeof *sorted, compare_places);
+  for (size_t i = 1; !st && i < m->n; i++)
+    if (!compare_points(&sorted[i - 1], &sorted[i]))
+      st = kv_fail(err, KV_ERR_INPUT, "%s: line %llu: the same point as line %llu (%.47s, %.47s); leave one of them, or their median",
+                   m->path, (unsigned long long)sorted[i]->place, (unsigned long long)sorted[i - 1]->place,
+                   sorted[i]->kernel, sorted[i]->layout);
+  free(sorted);
+  return st;
+}
+
+static kv_status check_file(const kva_readings *m, kv_error *err) {
+  if (strncmp(m->status, "measured", 8) != 0)
+    return kv_fail(err, KV_ERR_INPUT, "%s: its status is '%.80s', so its times are no measurement; `# status: measured: DEVICE, driver, date` says that they are",
+                   m->path, m->status);
+  return m->lines ? check_twice(m, err) : KV_OK; /* a dataset's experiments tell its points apart */
+}
+
 kv_status kva_readings_load(const char *path, kva_readings *m, kv_error *err) {
   size_t length = strlen(path);
   memset(m, 0, sizeof *m);
@@ -301,6 +342,7 @@ kv_status kva_readings_load(const char *path, kva_readings *m, kv_error *err) {
   if (!st && ferror(f)) st = kv_fail(err, KV_ERR_IO, "%s: cannot be read", path);
   (void)fclose(f);
   if (!st && dataset) st = is_planted(path) ? read_planted(m, err) : read_dataset(m, err);
+  if (!st) st = check_file(m, err);
   if (st) kva_readings_free(m);
   return st;
 }

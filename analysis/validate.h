@@ -38,7 +38,8 @@ typedef struct kva_readings {
   size_t n;
 } kva_readings;
 
-/* KV_ERR_INPUT names file and line. On success the caller frees. */
+/* KV_ERR_INPUT names file and line: also where the status does not begin with "measured", and of text files where a
+ * point is given twice. On success the caller frees. */
 kv_status kva_readings_load(const char *path, kva_readings *m, kv_error *err);
 void kva_readings_free(kva_readings *m); /* safe on a zeroed one */
 

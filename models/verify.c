@@ -194,7 +194,7 @@ kvm_structure kvm_kernel(unsigned which, int sm) {
 }
 
 /* Shared memory of a block: declared for rows of 576 values, whose tiles and queries it holds as bf16. */
-static double shared_of(const kvm_structure *k, const kvm_verify *p) {
+double kvm_structure_shared(const kvm_structure *k, const kvm_verify *p) {
   return k->shared_bytes * (double)(p->latent + p->rope) / KVM_DECLARED_VALUES;
 }
 
@@ -374,8 +374,8 @@ kvm_work kvm_structure_work(const kvm_structure *k, const kvm_verify *p, const k
   kvm_work w = {.fits = true, .waves = NAN, .busy_sms = NAN};
   double sms = kvm_gpu_number(gpu, "sm_count"), block[KVM_RESOURCES] = {0};
   if (!(sms >= 1)) sms = NAN;
-  w.fits = !(shared_of(k, p) > kvm_gpu_number(gpu, "smem_per_block_optin"));
-  w.blocks_per_sm = blocks_per_sm(k, shared_of(k, p), gpu);
+  w.fits = !(kvm_structure_shared(k, p) > kvm_gpu_number(gpu, "smem_per_block_optin"));
+  w.blocks_per_sm = blocks_per_sm(k, kvm_structure_shared(k, p), gpu);
   if (k->grid == KVM_GRID_ELEMENTS) elements_work(k, p, &w);
   else attention_work(k, p, gpu, sms, &w, block);
   for (int r = 0; r < KVM_RESOURCES; r++) {

@@ -150,6 +150,8 @@ enum { KVM_KERNELS = 4 };
 kvm_structure kvm_kernel(unsigned which, int sm);
 /* Query rows of one block as executed, padding included, in units of 8; 0 for a grid without. */
 uint32_t kvm_structure_units(const kvm_structure *k, const kvm_verify *p);
+/* B of shared memory that a block takes for the rows of this problem. */
+double kvm_structure_shared(const kvm_structure *k, const kvm_verify *p);
 /* Resident blocks an SM by registers (allocated in 256 a warp), shared memory, warps and blocks; 0 if not
  * known. */
 uint32_t kvm_structure_resident(const kvm_structure *k, const kvm_gpu *gpu);

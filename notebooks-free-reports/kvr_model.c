@@ -506,9 +506,9 @@ static void put_prefixes(const model *m) {
 kv_status kvr_export_compare(kvr_job *job, kv_error *err) {
   static const kvr_page pages[] = {{"cover.gp", "summary"}, {"roofline-compare.gp", "compare"}};
   model m;
-  unsigned slower = 0, faster = 0;
+  unsigned slower = 0, faster = 0, apart = 0;
   double mean = NAN;
-  char before[256] = "", gpu_before[256] = "";
+  char of_two[60] = "", before[256] = "", gpu_before[256] = "";
   kvr_cover *c = calloc(1, sizeof *c);
   job->pages = pages;
   job->page_count = 2;
@@ -523,12 +523,14 @@ kv_status kvr_export_compare(kvr_job *job, kv_error *err) {
   for (uint64_t i = 0; !st && i < m.n; i++) {
     slower += at(&m, C_VERDICT, i) > 0;
     faster += at(&m, C_VERDICT, i) < 0;
+    apart += isnan(at(&m, C_VERDICT, i)) != 0;
   }
+  if (apart) (void)snprintf(of_two, sizeof of_two, ", %u of two programs and not counted", apart);
   if (!st) {
     put_names(&m);
     if (m.n)
-      (void)snprintf(c->verdict, sizeof c->verdict, "%u faster, %u slower, %u undecided; geometric mean of after / before %.3f.",
-                     faster, slower, (unsigned)m.n - faster - slower, mean);
+      (void)snprintf(c->verdict, sizeof c->verdict, "%u faster, %u slower, %u undecided%s; geometric mean of after / before %.3f.",
+                     faster, slower, (unsigned)m.n - faster - slower - apart, of_two, mean);
     kvr_put_finding(job, "FIND_COMPARE", "%s", c->verdict);
     put_prefixes(&m);
     st = put_points(&m, "compare.tsv", compare_line, err);

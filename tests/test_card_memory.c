@@ -193,7 +193,8 @@ static void overwrite(const char *from, const char *to, const double value[4]) {
 
 static void impossible_cards_are_refused(void) {
   static const double bad[][4] = {{-1, 0.9, 4e-9, 0}, {NAN, 0.9, 4e-9, 0}, {350e-9, 1.5, 4e-9, 0}, {350e-9, 0.9, 0, 0},
-                                  {1e-12, 0.9, 4e-9, 0}, {350e-9, 0.9, 4e-9, 1}};
+                                  {1e-12, 0.9, 4e-9, 0}, {350e-9, 0.9, 4e-9, 1},
+                                  {3.4e-3, 0.9, 4e-9, 0}};
   kvm_gpu gpu;
   kvm_mem_params p;
   char path[1024];
@@ -209,6 +210,16 @@ static void impossible_cards_are_refused(void) {
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "bad-card.h5"));
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/memory"));
   }
+  /* seconds said to be something else */
+  static const char *const unit[4] = {"ms", "1", "s", "s"};
+  kva_card_memory m;
+  kv_error err = {KV_OK, ""};
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", card(true), kv_tmp("unit-card.h5")), 0);
+  hid_t file = H5Fopen(kv_tmp("unit-card.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT(H5Ldelete(file, "memory/unit", H5P_DEFAULT) >= 0 && !kv_h5_write_strings(file, "memory/unit", 4, unit, "u", NULL));
+  (void)H5Fclose(file);
+  CU_ASSERT_EQUAL(kva_card_memory_read(kv_tmp("unit-card.h5"), &m, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/memory/unit: latency in 'ms', not in 's'"));
   CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && '%s' --gpu h200 --calibration bad-card.h5 --no-report -q -o x.h5", kv_tmp("."),
                          kv_program("roofline")), 3);
   kvm_gpu_free(&gpu);

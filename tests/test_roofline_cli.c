@@ -64,6 +64,53 @@ static void usage_errors_end_with_2(void) {
   expect("list nope", 2, NULL, "unknown GPU");
 }
 
+static json_t *run_json(const char *args);
+static double at(const json_t *o, const char *key);
+
+/* What only a measurement has is refused where nothing is measured; the rest of these options hold for the model too. */
+static void a_model_takes_or_refuses_what_measuring_takes(void) {
+  static const char *const refused[] = {"--eager", "--replicate", "--repeats 5", "--pool 4096", "--time-limit 3", "--device 0"};
+  char args[120];
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    (void)snprintf(args, sizeof args, "--gpu h200 --no-report --model %s -o unheard.h5", refused[i]);
+    expect(args, 2, NULL, "only a measurement has it, and this run is modelled (--model was given); leave it out");
+    CU_ASSERT_NOT_EQUAL(access(kv_tmp("unheard.h5"), F_OK), 0);
+  }
+  expect("--gpu h200 --no-report --model --blocks-per-sm 2", 2, NULL, "the model has one block an SM");
+  expect("--gpu h200 --no-report --model --blocks-per-sm 1 -o one-block.h5", 0, NULL, NULL);
+  expect("--gpu h200 --no-report --model --kernels load_only", 2, NULL, "--kernels load_only: there is no model of it");
+  expect("--gpu h200 --no-report --model --kernels extend_serial_32x32", 2, NULL, "--kernel extend_serial_32x32 adds");
+  json_t *root = run_json("--gpu sm_120 --no-report --model --json -q --kernels split_verify,extend_serial_32x32"),
+         *points = json_object_get(root, "points");
+  CU_ASSERT_EQUAL(json_array_size(points), 2);
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(json_array_get(points, 0), "kernel")), "extend_serial");
+  CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(json_array_get(points, 1), "kernel")), "split_verify");
+  json_decref(root);
+}
+
+static double limited_time(const char *limit, bool *fits, const char *program) {
+  char args[160];
+  (void)snprintf(args, sizeof args, "--gpu h200 --no-report --model --json -q --kernels split_verify %s", limit);
+  json_t *root = run_json(args), *p = json_array_get(json_object_get(root, "points"), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(json_string_value(json_object_get(p, "program")), program));
+  *fits = json_is_true(json_object_get(p, "fits"));
+  double t = at(p, "time_s");
+  json_decref(root);
+  return t;
+}
+
+/* Less shared memory a block: the program that the launcher would take then, or none. */
+static void the_model_keeps_a_limit_of_shared_memory(void) {
+  bool fits;
+  double all = limited_time("", &fits, "split_verify_5,");
+  CU_ASSERT(fits && all > 0);
+  double less = limited_time("--smem-limit 101376", &fits, "split_verify_16_5,");
+  CU_ASSERT(fits && less > all);
+  CU_ASSERT_EQUAL(limited_time("--smem-limit 50000", &fits, "no program"), 0); /* null: no time */
+  CU_ASSERT_FALSE(fits);
+  expect("--gpu h200 --no-report --model --smem-limit 50000", 0, "limit    50000 B of shared memory a block", NULL);
+}
+
 static void other_errors_have_their_own_status(void) {
   expect("--no-report", 4, NULL, "--gpu sm_120"); /* no card, none named */
   expect("--gpu h200 --layout /nonexistent", 5, NULL, "/nonexistent");
@@ -155,6 +202,56 @@ static void own(const char *name, const char *tile) {
   (void)fclose(f);
 }
 
+/* A copy of the H200's calibration with one value of a column changed; `column` NULL: with attribute `name` changed. */
+static void odd_calibration(const char *group, const char *column, const char *name, double value) {
+  char path[80], *names = NULL;
+  double *v = NULL;
+  uint64_t n = 0, m = 0, at = 0;
+  size_t width = 0;
+  CU_ASSERT_EQUAL_FATAL(kv_run(NULL, NULL, "cp '%s' '%s'", kv_source("models/measured/h200-ceilings.h5"), kv_tmp("odd.h5")), 0);
+  hid_t file = H5Fopen(kv_tmp("odd.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
+  CU_ASSERT_FATAL(file >= 0);
+  if (!column) {
+    CU_ASSERT_EQUAL(kv_h5_put_i64(file, name, (int64_t)value, NULL), KV_OK);
+    (void)H5Fclose(file);
+    return;
+  }
+  (void)snprintf(path, sizeof path, "%s/name", group);
+  CU_ASSERT_EQUAL_FATAL(kva_words(file, "odd.h5", path, &n, &names, &width, NULL), KV_OK);
+  (void)snprintf(path, sizeof path, "%s/%s", group, column);
+  m = n;
+  CU_ASSERT_EQUAL_FATAL(kva_reals(file, "odd.h5", path, &m, &v, NULL), KV_OK);
+  while (at < n && strcmp(names + at * width, name) != 0) at++;
+  CU_ASSERT_FATAL(at < n);
+  v[at] = value;
+  hid_t dataset = H5Dopen2(file, path, H5P_DEFAULT);
+  CU_ASSERT(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, v) >= 0);
+  (void)H5Dclose(dataset);
+  (void)H5Fclose(file);
+  free(names);
+  free(v);
+}
+
+/* What no microbenchmark of this GPU can have found is refused, and a calibration that was broken off says so. */
+static void odd_calibrations_are_refused(void) {
+  static const char run[] = "--gpu h200 --no-report --model --prefix 4096 --calibration odd.h5";
+  odd_calibration("ceilings", "value", "dram", 4.7e15);
+  expect(run, 3, NULL, "odd.h5: dram of the chip is 4.7e+15, and 4.");
+  odd_calibration("ceilings", "value", "dram", 0);
+  expect(run, 3, NULL, "odd.h5: /ceilings/value: dram is 0, no number above 0");
+  odd_calibration("ceilings", "value", "l1", INFINITY);
+  expect(run, 3, NULL, "odd.h5: /ceilings/value: l1 is inf, no number above 0");
+  odd_calibration("latencies", "cycles", "chain_mma", 24000);
+  expect(run, 3, NULL, "odd.h5: mma_");
+  odd_calibration(NULL, NULL, "sms", 66);
+  expect(run, 3, NULL, "measured on 66 SMs, and 132 are described");
+  expect("step --gpu h200 --calibration odd.h5", 3, NULL, "measured on 66 SMs, and 132 are described");
+  odd_calibration(NULL, NULL, "complete", 0);
+  expect(run, 0, "2026-11-29, broken off: what it lacks is taken from the description: NVIDIA H200", NULL);
+  odd_calibration(NULL, NULL, "complete", 1);
+  expect(run, 0, "2026-11-29: NVIDIA H200", NULL);
+}
+
 /* A kernel of one's own: refused where it loads less than its rows, or could not be told from ours. */
 static void own_kernels_are_checked(void) {
   own("mine", "bar bar bar");
@@ -237,6 +334,21 @@ static void two_programs_of_a_name_are_told(void) {
   expect("compare two-h200.h5 two-sm120.h5", 0,
          "extend_serial: two programs: before extend_serial_32x64, nvcc's machine code for sm_90; after "
          "sglang_extend_32x32_sm120, Triton's machine code for sm_120", NULL);
+  expect("compare two-h200.h5 two-sm120.h5", 0,
+         "split_verify: as each GPU takes it: before split_verify_5, nvcc's machine code for sm_90; after split_verify_16_5", NULL);
+  json_t *root = run_json("compare two-h200.h5 two-sm120.h5 --json"), *point;
+  size_t i, apart = 0;
+  double logs = 0;
+  json_array_foreach(json_object_get(root, "points"), i, point) {
+    const bool two = !strcmp(json_string_value(json_object_get(point, "verdict")), "two programs");
+    CU_ASSERT_EQUAL(two, !strcmp(json_string_value(json_object_get(point, "kernel")), "extend_serial"));
+    apart += two;
+    if (!two) logs += log(at(point, "ratio"));
+  }
+  CU_ASSERT(apart == 1 && at(root, "two_programs") == 1);
+  CU_ASSERT_DOUBLE_EQUAL(at(root, "mean_ratio"), exp(logs / (double)(i - 1)), 1e-9);
+  CU_ASSERT_EQUAL(at(root, "faster") + at(root, "slower") + at(root, "undecided"), (double)(i - 1));
+  json_decref(root);
   char *out;
   CU_ASSERT_EQUAL(roofline("compare two-h200.h5 two-h200.h5", &out, NULL), 0);
   CU_ASSERT_PTR_NULL(strstr(out, "two programs"));
@@ -272,6 +384,30 @@ static void microbenchmarks_are_listed_everywhere(void) {
   CU_ASSERT(strstr(out, "dram       DRAM read") && strstr(out, "mma        bf16 mma.sync") && !strstr(out, "gather"));
   free(out);
   expect("calibrate --dry-run --only dram,nosuch", 2, NULL, "--only nosuch: no such microbenchmark");
+}
+
+/* What takes a cause out makes nothing slower, and a modelled kernel is not faster than its own bounds: no share below 0. */
+static void gains_and_shares_keep_their_bounds(void) {
+  static const char *const gpus[] = {"h200", "sm_120", "rtx_5090"};
+  for (size_t g = 0; g < 3; g++) {
+    char args[100];
+    (void)snprintf(args, sizeof args, "--gpu %s --no-report --json -q --sweep prefix=4096:131072", gpus[g]);
+    json_t *root = run_json(args), *point, *cause;
+    const char *name;
+    size_t i, causes = 0;
+    json_array_foreach(json_object_get(root, "points"), i, point)
+      json_object_foreach(json_object_get(point, "causes"), name, cause) {
+        if (json_is_null(cause) || json_is_null(json_object_get(cause, "gain"))) continue;
+        const double low = json_number_value(json_array_get(json_object_get(cause, "gain_interval"), 0)), gain = at(cause, "gain"),
+                     nats = json_number_value(json_array_get(json_object_get(cause, "nats_interval"), 0));
+        CU_ASSERT(gain >= 1 - 1e-9 && low >= 1 - 1e-9 && low <= gain);
+        CU_ASSERT(nats >= -1e-9);
+        if (nats < -1e-9) printf("%s %s: %g\n", gpus[g], name, nats);
+        causes++;
+      }
+    CU_ASSERT(causes > 50);
+    json_decref(root);
+  }
 }
 
 static void a_build_without_nvcc_says_so(void) {
@@ -671,11 +807,14 @@ static void a_description_of_ones_own(void) {
 void suite_roofline_cli(void) {
   static const kv_test_case cases[] = {{"first line", first_line_says_modelled_and_which_gpu},
                                        {"usage", usage_errors_end_with_2},
+                                       {"a model takes or refuses what measuring takes", a_model_takes_or_refuses_what_measuring_takes},
+                                       {"the model keeps a limit of shared memory", the_model_keeps_a_limit_of_shared_memory},
                                        {"other errors", other_errors_have_their_own_status},
                                        {"dry run, help", dry_run_and_help_write_nothing},
                                        {"quiet", quiet_runs_say_nothing},
                                        {"calibration", ceilings_are_used_or_refused},
                                        {"another card", calibrations_of_another_card_are_passed_over},
+                                       {"odd calibrations", odd_calibrations_are_refused},
                                        {"own kernels", own_kernels_are_checked},
                                        {"inputs", inputs_are_not_written_over},
                                        {"bounds", bounds_and_memory_are_told},
@@ -697,6 +836,7 @@ void suite_roofline_cli(void) {
                                        {"two programs", two_programs_of_a_name_are_told},
                                        {"ranges", ranges_hold_their_value},
                                        {"microbenchmarks", microbenchmarks_are_listed_everywhere},
+                                       {"gains and shares", gains_and_shares_keep_their_bounds},
                                        {"without nvcc", a_build_without_nvcc_says_so},
                                        {NULL, NULL}};
   kv_suite("roofline_cli", cases);

@@ -68,6 +68,27 @@ static void nonsense_is_refused_with_its_place(void) {
   }
 }
 
+/* Times that nobody measured, and points that would count twice. */
+static void only_measured_points_count_once(void) {
+  static const char row[] = "k\t8\t9\t1\t4096\t1152\trandom\t12\t-\t-\n", other[] = "k\t8\t9\t1\t8192\t1152\trandom\t12\t-\t-\n",
+                    warm[] = "k\t8\t9\t1\t4096\t1152\trandom, eager\t12\t-\t-\n", again[] = "k\t8\t9\t1\t4096\t1152\trandom\t13\t-\t-\n";
+  char text[2000], *status;
+  kva_readings m;
+  kv_error err = {KV_OK, ""};
+  (void)snprintf(text, sizeof text, "%s%s%s%s", header, row, other, warm);
+  CU_ASSERT_EQUAL_FATAL(load_text(text, &m, NULL), KV_OK);
+  CU_ASSERT_EQUAL(m.n, 3);
+  kva_readings_free(&m);
+  (void)snprintf(text, sizeof text, "%s%s%s%s%s", header, row, other, warm, again);
+  CU_ASSERT_EQUAL(load_text(text, &m, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "m.tsv: line 8: the same point as line 5 (k, random)"));
+  (void)snprintf(text, sizeof text, "%s%s", header, row);
+  status = strstr(text, "measured: X");
+  memcpy(status, "modelled: X", 11);
+  CU_ASSERT_EQUAL(load_text(text, &m, &err), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "m.tsv: its status is 'modelled: X', so its times are no measurement"));
+}
+
 static int validate(const char *args, char **err) {
   return kv_run(NULL, err, "cd %s && env KVROOF_PROC_CARDS=/nonexistent %s validate %s", kv_tmp(""), kv_program("roofline"),
                 args);
@@ -92,7 +113,7 @@ static void a_point_below_its_floor_is_refused(void) {
     FILE *f = fopen(kv_tmp("fast.tsv"), "w");
     CU_ASSERT_PTR_NOT_NULL_FATAL(f);
     (void)fputs(header, f);
-    (void)fprintf(f, row, "contiguous", "20454");
+    (void)fprintf(f, row, "aliased", "20454");
     (void)fprintf(f, row, point[i].layout, point[i].time);
     (void)fclose(f);
     expect("-q fast.tsv", point[i].status, point[i].status ? "fast.tsv: line 6: sglang_extend_32x64 in " : "");
@@ -588,6 +609,7 @@ void suite_validate(void) {
       {"text", text_is_read},
       {"bad text", bad_text_is_refused},
       {"nonsense", nonsense_is_refused_with_its_place},
+      {"measured once", only_measured_points_count_once},
       {"files", files_are_inputs_once},
       {"below the floor", a_point_below_its_floor_is_refused},
       {"predictions", a_file_of_predictions_says_so},
