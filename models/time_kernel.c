@@ -186,7 +186,8 @@ static const struct {
 static const struct {
   const char *name;
   size_t offset;
-} truth_fields[] = {TRUTH(split), TRUTH(even), TRUTH(kv_apart), TRUTH(through_registers), TRUTH(tree_apart)};
+} truth_fields[] = {TRUTH(split), TRUTH(even), TRUTH(kv_apart), TRUTH(v_in_l1), TRUTH(through_registers),
+                TRUTH(tree_apart)};
 static const char *const grids[] = {"per_head", "packed", "elements"};
 
 static int set_field(reader *r, const char *name, const char *text) {

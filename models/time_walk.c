@@ -21,6 +21,7 @@ typedef struct rule {
   rule_kind kind;
   char word[WORD], text[TEXT];
   unsigned used; /* NTH, LOAD: times that it was the answer */
+  unsigned most; /* LOAD: times that it may be; 0: any */
 } rule;
 
 typedef struct rules {
@@ -62,6 +63,9 @@ static kv_status take_rule(walker *w, const char *key, const char *value, bool *
     size_t word = rule_has_word[k] ? strcspn(value, " ") : 0;
     if (word >= sizeof r->word) return refuse(w, "not understood: ", value);
     memcpy(r->word, value, word);
+    char *most = k == LOAD ? strchr(r->word, '@') : NULL;
+    if (most) *most++ = '\0';
+    if (most && sscanf(most, "%u", &r->most) != 1) return refuse(w, "no number behind @: ", value);
     value += word + strspn(value + word, " ");
     if (!*value || strlen(value) >= sizeof r->text)
       return refuse(w, "a hint needs the text of a source line", "");
@@ -71,12 +75,13 @@ static kv_status take_rule(walker *w, const char *key, const char *value, bool *
   return w->in_walk && !*taken ? refuse(w, "[walk] has hints alone, not ", key) : KV_OK;
 }
 
-/* The first hint that fits a line, of any of the kinds that `kinds` has a bit for. */
+/* The first hint that fits a line, of any of the kinds that `kinds` has a bit for, and is not used up. */
 static rule *rule_for(walker *w, size_t line, unsigned kinds) {
   for (int k = 0; k < 2; k++) {
     rules *of = k ? &w->common : &w->own;
     for (size_t i = 0; i < of->n; i++)
-      if (kinds >> of->rule[i].kind & 1 && kvm_sass_from(&w->sass, line, of->rule[i].text))
+      if (kinds >> of->rule[i].kind & 1 && !(of->rule[i].most && of->rule[i].used >= of->rule[i].most) &&
+          kvm_sass_from(&w->sass, line, of->rule[i].text))
         return &of->rule[i];
   }
   return NULL;

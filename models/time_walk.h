@@ -15,7 +15,8 @@
  *                              a branch of the same line ahead of it goes the way that leads into it
  *     load  = WHERE TEXT       what a load or cp.async there finds: row, again, index/64, hot, ...
  *                              several with commas between take turns: row/512,hot/512 for a row in two halves
- *                              (words of the four below may take turns too)
+ *                              (words of the four below may take turns too); row@32: of the first 32 loads alone,
+ *                              a later hint tells of the others (where a compiler gives two calls one line)
  *     clash = N TEXT           shared memory: lanes that want one bank (1); cp.async: passes (time_program.h)
  *     await = ID/N[-C] TEXT, post = ID TEXT, land = ID TEXT        an mbarrier's wait, arrival, arrival of copies
  *

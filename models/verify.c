@@ -170,6 +170,7 @@ kvm_structure kvm_kernel(unsigned which, int sm) {
        .registers = 255,
        .shared_bytes = 32 * 1152 + tile * 1024 + 32 * tile * 2 + 9 * 32 * 4,
        .kv_apart = true,
+       .v_in_l1 = true,
        .through_registers = true,
        .word_loads = 4,
        .k_reads = 64 / tile,
@@ -243,7 +244,7 @@ uint32_t kvm_structure_units(const kvm_structure *k, const kvm_verify *p) {
   return (uint32_t)ceil_div(padded, 8);
 }
 
-/* Work of `tokens` prefix rows on one block; `fetched` is row bytes as they cross the link. */
+/* Work of `tokens` prefix rows on one block; `fetched` is row bytes as they are loaded. */
 typedef struct per_token {
   double link, l1, mma;
 } per_token;
@@ -251,7 +252,7 @@ typedef struct per_token {
 static per_token token_work(const kvm_structure *k, const kvm_verify *p, uint64_t padded) {
   double row = p->row_bytes, v = row * p->latent / (p->latent + p->rope);
   double fetched = k->kv_apart ? row + v : row;
-  per_token w = {.link = fetched + k->index_bytes};
+  per_token w = {.link = (k->v_in_l1 ? row : fetched) + k->index_bytes};
   double loads = k->through_registers ? fmax(1, k->word_loads) : 0;
   w.l1 = fetched * (1 + loads) + row * k->k_reads + v * k->v_reads +
          (double)padded * k->score_bytes +

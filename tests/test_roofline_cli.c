@@ -190,8 +190,6 @@ static void calibrations_of_another_card_are_passed_over(void) {
   expect("--gpu ./mycard.ini --no-report --prefix 4096", 0, "modelled, calibrated on NVIDIA H200", NULL);
 }
 
-static json_t *run_json(const char *args);
-
 static void own(const char *name, const char *tile) {
   FILE *f = fopen(kv_tmp("own.ini"), "w");
   CU_ASSERT_PTR_NOT_NULL_FATAL(f);
@@ -406,6 +404,29 @@ static void gains_and_shares_keep_their_bounds(void) {
         causes++;
       }
     CU_ASSERT(causes > 50);
+    json_decref(root);
+  }
+}
+
+/* Bytes over the L2-to-SM link as an H200 counted them (h200-verify-8.h5, h200-verify-64.h5, contiguous): V's part of a row that
+ * K fetched before does not cross it again. */
+static void link_bytes_are_those_counted(void) {
+  static const struct {
+    int heads, prefix;
+    double counted[3]; /* extend_serial 32x64, split_per_head, split_verify */
+  } cases[] = {{8, 16384, {153930304, 155100672, 48874496}},
+               {8, 131072, {1227885120, 1215735808, 314116096}},
+               {64, 16384, {1231374976, 1216262144, 241250304}},
+               {64, 131072, {9823791520, 9701343312, 1832202832}}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char args[100];
+    (void)snprintf(args, sizeof args, "--gpu h200 --model --no-report --json -q --heads %d --prefix %d", cases[i].heads, cases[i].prefix);
+    json_t *root = run_json(args), *points = json_object_get(root, "points");
+    for (size_t k = 0; k < 3; k++) {
+      const double link = at(json_object_get(json_array_get(points, k), "work"), "link"), by = link / cases[i].counted[k] - 1;
+      CU_ASSERT(fabs(by) < 0.05);
+      if (!(fabs(by) < 0.05)) printf("%s, kernel %zu: %+.1f %%\n", args, k, 100 * by);
+    }
     json_decref(root);
   }
 }
@@ -837,6 +858,7 @@ void suite_roofline_cli(void) {
                                        {"ranges", ranges_hold_their_value},
                                        {"microbenchmarks", microbenchmarks_are_listed_everywhere},
                                        {"gains and shares", gains_and_shares_keep_their_bounds},
+                                       {"link bytes", link_bytes_are_those_counted},
                                        {"without nvcc", a_build_without_nvcc_says_so},
                                        {NULL, NULL}};
   kv_suite("roofline_cli", cases);

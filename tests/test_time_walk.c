@@ -124,6 +124,30 @@ static void paths_follow_the_hints(void) {
                   0);
 }
 
+/* row@1: the first load that fits alone; the hint behind it tells of the others. */
+static void loads_of_one_line_are_told_apart(void) {
+  kv_status st;
+  char hints[2000];
+  write_kernel();
+  listing_file = fopen(kv_tmp("kernel.sass"), "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(listing_file);
+  address = 0;
+  (void)fputs(".text._Z4minev:\n", listing_file);
+  label(".L_x_2");
+  for (int i = 0; i < 3; i++) listed(4, "LDG.E R2, desc[UR4][R2.64]", 1, 0, 0);
+  listed(6, "@P2 BRA `(.L_x_2)", 5, 7, 0);
+  listed(0, "EXIT", 5, 7, 0);
+  (void)fclose(listing_file);
+  (void)snprintf(hints, sizeof hints, "%s[warps all]\ncount = 2\nload = row,again@2 copy(row)\nload = hot copy(row)\n", head);
+  kv_error err = {KV_OK, ""};
+  char *text = walked(hints, &st, &err);
+  CU_ASSERT_EQUAL(st, KV_OK);
+  const char *row = strstr(text, "ldg4.row"), *again = strstr(text, "ldg4.again"), *hot = strstr(text, "ldg4.hot");
+  CU_ASSERT(row && again > row && hot > again);
+  if (st) printf("%s\n", err.text);
+  free(text);
+}
+
 static void bank_conflicts_are_told(void) {
   char hints[2000];
   kv_status st;
@@ -203,6 +227,7 @@ static void what_the_hints_leave_open_is_named(void) {
       {"[walk]\ncount = 1\n", "[walk] has hints alone"},
       {"[warps a]\nfunction = nobody\n", "no function"},
       {"[warps a]\nload = row\n", "needs the text"},
+      {"[warps a]\nload = row@x copy(row)\n", "no number behind @"},
       {"[warps a]\nturns = 1000000 for (int c = 0\nload = row copy(row)\nload = hot slot\nland = 2 arrive\n",
        "no end"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -391,7 +416,8 @@ void suite_time_walk(void) {
                                        {"rare paths", rare_paths_and_early_ends_are_taken_when_told},
                                        {"guards", a_guard_leads_into_the_loop},
                                        {"open ends", what_the_hints_leave_open_is_named},
-                                       {"bank conflicts", bank_conflicts_are_told},
+                                       {"loads of one line", loads_of_one_line_are_told_apart},
+                                        {"bank conflicts", bank_conflicts_are_told},
                                        {"branches", branches_and_asking_cost_what_they_cost},
                                        {"hops", arrivals_hop},
                                        {"last tiles", the_last_tile_may_stand_apart},
