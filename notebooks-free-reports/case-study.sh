@@ -91,7 +91,7 @@ The kernel is SGLang's Triton extend kernel as it is compiled for each GPU; what
 | cause | H200, tile 32 x 64: nats | gain of removing it alone | RTX PRO 6000, tile 32 x 32: nats | gain |
 |---|---|---|---|---|
 | placement: SMs without a block | $(nats h200 "placement" 2) | $(gain h200 "placement" 1) | $(nats sm_120 "placement" 2) | $(gain sm_120 "placement" 1) |
-| work: rows fetched twice and for each head, 9 of 32 rows used | $(nats h200 "work" 2) | $(gain h200 "work" 1) | $(nats sm_120 "work" 2) | $(gain sm_120 "work" 1) |
+| work: rows loaded twice and for each head, 9 of 32 rows used | $(nats h200 "work" 2) | $(gain h200 "work" 1) | $(nats sm_120 "work" 2) | $(gain sm_120 "work" 1) |
 | serial: chains and barriers in a block | $(nats h200 "serial" 2) | $(gain h200 "serial" 1) | $(nats sm_120 "serial" 2) | $(gain sm_120 "serial" 1) |
 | exposed memory: misses of rows and slot numbers | $(nats h200 "exposed memory" 2) | $(gain h200 "exposed memory" 1) | $(nats sm_120 "exposed memory" 2) | $(gain sm_120 "exposed memory" 1) |
 | scatter | $(nats h200 "scatter" 2) | $(gain h200 "scatter" 2) | $(nats sm_120 "scatter" 2) | $(gain sm_120 "scatter" 2) |

@@ -27,6 +27,13 @@ static void label(const char *name) {
   fprintf(listing_file, "%s:\n", name);
 }
 
+static void start_listing(const char *function) {
+  listing_file = fopen(kv_tmp("kernel.sass"), "w");
+  CU_ASSERT_PTR_NOT_NULL_FATAL(listing_file);
+  address = 0;
+  (void)fputs(function, listing_file);
+}
+
 static void write_kernel(void) {
   FILE *f = fopen(kv_tmp("kernel.cu"), "w");
   CU_ASSERT_PTR_NOT_NULL_FATAL(f);
@@ -36,10 +43,7 @@ static void write_kernel(void) {
       "(late) return;\n",
       f);
   (void)fclose(f);
-  listing_file = fopen(kv_tmp("kernel.sass"), "w");
-  CU_ASSERT_PTR_NOT_NULL_FATAL(listing_file);
-  address = 0;
-  (void)fputs(".text._Z5otherv:\n", listing_file);
+  start_listing(".text._Z5otherv:\n");
   listed(1, "EXIT", 1, 7, 0);
   (void)fputs(".text._Z4minev:\n", listing_file);
   address = 0;
@@ -129,10 +133,7 @@ static void loads_of_one_line_are_told_apart(void) {
   kv_status st;
   char hints[2000];
   write_kernel();
-  listing_file = fopen(kv_tmp("kernel.sass"), "w");
-  CU_ASSERT_PTR_NOT_NULL_FATAL(listing_file);
-  address = 0;
-  (void)fputs(".text._Z4minev:\n", listing_file);
+  start_listing(".text._Z4minev:\n"); /* in place of that kernel's */
   label(".L_x_2");
   for (int i = 0; i < 3; i++) listed(4, "LDG.E R2, desc[UR4][R2.64]", 1, 0, 0);
   listed(6, "@P2 BRA `(.L_x_2)", 5, 7, 0);
@@ -152,10 +153,7 @@ static void bank_conflicts_are_told(void) {
   char hints[2000];
   kv_status st;
   write_kernel();
-  listing_file = fopen(kv_tmp("kernel.sass"), "w");
-  CU_ASSERT_PTR_NOT_NULL_FATAL(listing_file);
-  address = 0;
-  (void)fputs(".text._Z4minev:\n", listing_file);
+  start_listing(".text._Z4minev:\n"); /* in place of that kernel's */
   label(".L_x_6");
   listed(8, "LDSM.16.M88.4 R4, [R2]", 4, 7, 0);
   listed(0, "LDSM.16.M88.4 R8, [R2+0x80]", 4, 7, 0);
@@ -178,10 +176,7 @@ static void a_guard_leads_into_the_loop(void) {
     char hints[2000];
     kv_status st;
     write_kernel();
-    listing_file = fopen(kv_tmp("kernel.sass"), "w");
-    CU_ASSERT_PTR_NOT_NULL_FATAL(listing_file);
-    address = 0;
-    (void)fputs(".text._Z4minev:\n", listing_file);
+    start_listing(".text._Z4minev:\n"); /* in place of that kernel's */
     listed(6, behind ? "@P0 BRA `(.L_x_1)" : "@P0 BRA `(.L_x_2)", 5, 7, 0);
     if (behind) listed(9, "BRA `(.L_x_2)", 5, 7, 0); /* the way past the loop comes first */
     label(".L_x_1");
