@@ -60,7 +60,7 @@ typedef struct kvk_problem {
   const uint16_t *q;          /* 16-byte aligned */
   int64_t q_row_stride;       /* values; a multiple of 8 */
   const uint16_t *kv;         /* 16-byte aligned */
-  int64_t kv_row_stride;      /* values; a multiple of 8 */
+  int64_t kv_row_stride;      /* values; a multiple of 8, at most 2^30 */
   const uint64_t *indptr;     /* [batch + 1], indptr[0] need not be 0 */
   const int32_t *slots;       /* >= 0 each; a slot may occur any number of times */
   const int32_t *tree_slots;  /* NULL: no tree block at all; a negative slot: that node does not exist */

@@ -43,7 +43,7 @@ extern "C" void kvk_emulate_probe(int fault, kvk_emulated *emulated) {
   static const uint16_t source[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   memset(emulated, 0, sizeof *emulated);
   kx_emu_run run = {emulated, 0};
-  const kx_grid grid = {1, 1, 64, 8192, false, &run};
+  const kx_grid grid = {1, 1, 64, 8192, false, &run, false};
   const probe_params p = {fault, source};
   (void)kx_launch(probe_kernel, grid, p);
 }

@@ -68,6 +68,8 @@ static kv_status check_shape(const kvk_problem *p, kv_error *err) {
   if (p->q_row_stride < KVK_ROW_VALUES || p->kv_row_stride < KVK_ROW_VALUES || p->q_row_stride % 8 || p->kv_row_stride % 8)
     return kv_fail(err, KV_ERR_USAGE, "attention: row strides %lld and %lld, must be multiples of 8, at least %d",
                    (long long)p->q_row_stride, (long long)p->kv_row_stride, KVK_ROW_VALUES);
+  if (p->kv_row_stride > KVK_MOST_STRIDE)
+    return kv_fail(err, KV_ERR_USAGE, "attention: a row stride of %lld values, must be at most %d", (long long)p->kv_row_stride, (int)KVK_MOST_STRIDE);
   return KV_OK;
 }
 

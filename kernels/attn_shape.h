@@ -17,13 +17,15 @@ enum {
   KVK_SPLIT_THREADS = 256,
   KVK_STAGES = 4,        /* tiles of 16 keys in shared memory */
   KVK_WIDE_STAGES = 5,   /* of 32 keys, where a block may have KVK_WIDE_SMEM() */
+  KVK_MOST_STRIDE = 1 << 30, /* values from row to row: bytes fit 32 bits */
   KVK_WIDE_LIMIT = 232448 /* what a block may use on sm_90 and sm_100 */
 };
 
 /* Bytes of shared memory a block of the split kernels uses with that many units of 8 query rows, tiles having 16 or 32 keys;
  * split_verify.cu checks it. */
-#define KVK_SPLIT_SMEM(tiles8) (KVK_STAGES * 16u * KVK_ROW_BYTES + 3712u * (tiles8) + 272u)
-#define KVK_WIDE_SMEM(tiles8) (KVK_WIDE_STAGES * 32u * KVK_ROW_BYTES + 6272u * (tiles8) + 1024u * ((tiles8) | 1u) + 280u)
+#define KVK_SPLIT_SMEM(tiles8) (KVK_STAGES * 16u * KVK_ROW_BYTES + 1024u * KVK_EXCHANGED(tiles8) + 640u * (tiles8) + 160u)
+#define KVK_WIDE_SMEM(tiles8) (KVK_WIDE_STAGES * 32u * KVK_ROW_BYTES + 2048u * KVK_EXCHANGED(tiles8) + 1152u * (tiles8) + 168u)
+#define KVK_EXCHANGED(tiles8) ((tiles8) < 4 ? 3u * (tiles8) : 4u * (tiles8) - 4u) /* lines of 512 bytes that score warps exchange for 16 keys */
 
 /* Query rows are numbered query * heads + head. Column c of group g stands for row g * group_stride + c * row_stride. */
 typedef struct kvk_groups {

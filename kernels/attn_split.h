@@ -15,6 +15,7 @@
 struct sv_params {
   const uint16_t *q, *kv;
   int64_t q_stride, kv_stride; /* bytes */
+  uint32_t kv_step;            /* kv_stride, which fits */
   const uint64_t *indptr, *mask_indptr;
   const int32_t *slots, *tree_slots;
   const void *mask;

@@ -301,7 +301,8 @@ extern "C" const char *KX_NAME(extend)(kvk_kind kind, const kvk_problem *x, cons
   p.s.tree = x->tree_slots ? x->queries : 0;
   p.s.mask_kind = x->mask_kind;
   p.s.cut.rows = x->queries * x->heads;
-  kx_grid grid = {(unsigned)x->heads, (unsigned)x->batch, THREADS, 0, false, stream};
+  /* the least L1, as Triton asks for a kernel with that much shared memory: V, read after K, then crosses the link once more */
+  kx_grid grid = {(unsigned)x->heads, (unsigned)x->batch, THREADS, 0, false, stream, true};
   grid.smem = kind == KVK_EXTEND_SERIAL_64 ? ex_smem<64>::bytes : ex_smem<32>::bytes;
   return kind == KVK_EXTEND_SERIAL_64 ? kx_launch(ex_kernel<64>, grid, p) : kx_launch(ex_kernel<32>, grid, p);
 }

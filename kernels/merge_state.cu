@@ -41,6 +41,6 @@ KX_KERNEL KX_BOUNDS(THREADS, 1) merge_kernel(KX_PARAM kvk_merge m) {
 
 extern "C" const char *KX_NAME(merge)(const kvk_merge *merge, void *stream) {
   const unsigned across = merge->rows < 65536 ? (unsigned)merge->rows : 65536u;
-  const kx_grid grid = {across, (unsigned)((merge->rows + across - 1) / across), THREADS, 0, false, stream};
+  const kx_grid grid = {across, (unsigned)((merge->rows + across - 1) / across), THREADS, 0, false, stream, false};
   return kx_launch(merge_kernel, grid, *merge);
 }

@@ -25,7 +25,11 @@ struct kx_grid {
   unsigned x, y, threads, smem;
   bool overlap;
   void *stream; /* emulation: struct kx_emu_run * */
+  bool least_l1; /* of the memory that L1 and shared memory share, all that may be is to be shared memory */
 };
+
+/* A condition that seldom holds: its code is put out of the way, for a jump over it costs some 20 cycles of fetching. */
+#define KX_RARE(x) __builtin_expect(!!(x), 0)
 
 #ifdef KVK_EMULATE
 #include "ptx_emu.h"
@@ -97,7 +101,10 @@ KX_DEVICE bool kx_mbar_test(uint32_t bar, uint32_t parity) {
 #endif
 }
 
-/* --- asynchronous copies, 16 bytes; not `real`: writes zeros and reads nothing --- */
+/* --- asynchronous copies, 16 bytes; slot < 0, not `real`: writes zeros and reads nothing --- */
+KX_DEVICE void kx_copy16_of(uint32_t to, const void *from, int32_t slot) {
+  asm volatile("{\n.reg .pred none;\nsetp.lt.s32 none, %2, 0;\ncp.async.cg.shared.global [%0], [%1], 16, none;\n}\n" ::"r"(to), "l"(from), "r"(slot) : "memory");
+}
 KX_DEVICE void kx_copy16(uint32_t to, const void *from, bool real) {
   asm volatile("{\n.reg .pred none;\nsetp.eq.u32 none, %2, 0;\ncp.async.cg.shared.global [%0], [%1], 16, none;\n}\n" ::"r"(to), "l"(from), "r"((uint32_t)real) : "memory");
 }
@@ -112,6 +119,11 @@ KX_DEVICE void kx_copy_arrive(uint32_t bar) {
 KX_DEVICE void kx_prefetch(const void *at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 
 /* --- global memory, 16 and 8 bytes at once; aligned to as many --- */
+KX_DEVICE int32_t kx_load_slot(const int32_t *at) {
+  int32_t v;
+  asm volatile("ld.global.nc.b32 %0, [%1];" : "=r"(v) : "l"(at));
+  return v;
+}
 KX_DEVICE kx_u4 kx_load16(const void *at) {
   const uint4 v = *(const uint4 *)at;
   return {v.x, v.y, v.z, v.w};
@@ -173,6 +185,15 @@ KX_DEVICE void kx_ldmatrix4_trans(uint32_t r[4], uint32_t at) {
 KX_DEVICE void kx_ldmatrix2_trans(uint32_t r[2], uint32_t at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(at) : "memory");
 }
+/* Four of them to rows whose addresses lanes give likewise; sm_90 and later. */
+KX_DEVICE void kx_stmatrix4(uint32_t at, const uint32_t r[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+#else
+  (void)at, (void)r;
+  kx_trap();
+#endif
+}
 KX_DEVICE uint32_t kx_transpose(uint32_t v) {
   uint32_t r;
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(v));
@@ -190,6 +211,8 @@ KX_DEVICE uint32_t kx_shfl(uint32_t v, int lane) { return __shfl_sync(0xffffffff
 KX_DEVICE bool kx_any(bool v) { return __any_sync(0xffffffffu, v) != 0; }
 KX_DEVICE uint32_t kx_ballot(bool v) { return __ballot_sync(0xffffffffu, v); }
 KX_DEVICE int kx_first(uint32_t mask) { return __ffs((int)mask) - 1; }
+/* v, in a register: the assembler works out addresses anew in every turn of a loop, but must keep what came out of a shuffle. By a whole warp. */
+KX_DEVICE uint32_t kx_keep(uint32_t v) { return kx_shfl(v, (int)(threadIdx.x & 31)); }
 
 /* --- arithmetic --- */
 KX_DEVICE float kx_exp2(float v) {
@@ -204,6 +227,7 @@ KX_DEVICE float kx_reciprocal(float v) {
 }
 KX_DEVICE float kx_log2(float v) { return __log2f(v); }
 KX_DEVICE float kx_max(float a, float b) { return fmaxf(a, b); }
+KX_DEVICE float kx_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 KX_DEVICE float kx_inf() { return __int_as_float(0x7f800000); }
 KX_DEVICE float kx_bits_float(uint32_t v) { return __uint_as_float(v); }
 KX_DEVICE uint32_t kx_pack_bf16(float low, float high) {
@@ -229,6 +253,8 @@ KX_DEVICE void kx_grid_release() {
 template <class P>
 const char *kx_launch(void (*kernel)(P), const kx_grid &grid, const P &params) {
   cudaError_t e = cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)grid.smem);
+  if (e == cudaSuccess && grid.least_l1)
+    e = cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   if (e != cudaSuccess) return cudaGetErrorString(e);
   cudaLaunchAttribute overlap;
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;

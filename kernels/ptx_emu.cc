@@ -267,7 +267,7 @@ bool land(unsigned thread, bool all) {
 
 /* --- collectives --- */
 
-enum { OP_SYNC = 1, OP_LDMATRIX4, OP_LDMATRIX4T, OP_LDMATRIX2T, OP_TRANSPOSE, OP_MMA, OP_SHFL_XOR, OP_SHFL_UP, OP_SHFL, OP_BALLOT };
+enum { OP_SYNC = 1, OP_LDMATRIX4, OP_LDMATRIX4T, OP_LDMATRIX2T, OP_STMATRIX4, OP_TRANSPOSE, OP_MMA, OP_SHFL_XOR, OP_SHFL_UP, OP_SHFL, OP_BALLOT };
 
 void load_matrices(warp &w, unsigned base, unsigned n, bool transposed) {
   uint16_t m[4][8][8];
@@ -283,6 +283,24 @@ void load_matrices(warp &w, unsigned base, unsigned n, bool transposed) {
       uint32_t low = transposed ? m[i][t][g] : m[i][g][t], high = transposed ? m[i][t + 1][g] : m[i][g][t + 1];
       w.out[l][i] = low | high << 16;
     }
+}
+
+void write_shared(uint32_t to, const void *from, uint32_t bytes, unsigned lane) {
+  word *w = checked(to, bytes, "write");
+  if (!w) return;
+  for (uint32_t i = 0; i < bytes / 4; i++) note_write(w[i], lane, to - smem_start + 4 * i, WRITTEN);
+  memcpy(B->bytes + (to - smem_start), from, bytes);
+}
+
+void store_matrices(warp &w, unsigned base, unsigned n) { /* in: the lane's row, its part of each matrix */
+  for (unsigned l = 0; l < 8 * n; l++) {
+    uint32_t row[4];
+    for (unsigned t = 0; t < 4; t++) row[t] = w.in[4 * (l % 8) + t][1 + l / 8];
+    unsigned saved = B->current;
+    B->current = base + l;
+    write_shared(w.in[l][0], row, 16, l);
+    B->current = saved;
+  }
 }
 
 float half_at(uint32_t pair, unsigned which) { return kvk_from_bf16((uint16_t)(which ? pair >> 16 : pair)); }
@@ -326,6 +344,7 @@ void compute(warp &w, unsigned base) {
     case OP_LDMATRIX4: load_matrices(w, base, 4, false); break;
     case OP_LDMATRIX4T: load_matrices(w, base, 4, true); break;
     case OP_LDMATRIX2T: load_matrices(w, base, 2, true); break;
+    case OP_STMATRIX4: store_matrices(w, base, 4); break;
     case OP_TRANSPOSE: transpose(w); break;
     case OP_MMA: multiply(w); break;
     case OP_SHFL_XOR:
@@ -551,18 +570,18 @@ void kx_copy_arrive(uint32_t bar) {
   my_clocks().of[my_warp()]++;
 }
 
-void kx_emu_store(uint32_t to, const void *from, uint32_t bytes) {
-  word *w = checked(to, bytes, "write");
-  if (!w) return;
-  for (uint32_t i = 0; i < bytes / 4; i++) note_write(w[i], B->current % 32, to - smem_start + 4 * i, WRITTEN);
-  memcpy(B->bytes + (to - smem_start), from, bytes);
-}
+void kx_emu_store(uint32_t to, const void *from, uint32_t bytes) { write_shared(to, from, bytes, B->current % 32); }
 
 void kx_emu_load(uint32_t at, void *to, uint32_t bytes) { read_shared(at, to, bytes, B->current % 32); }
 
 void kx_ldmatrix4(uint32_t r[4], uint32_t at) { collective(OP_LDMATRIX4, &at, 1, r, 4); }
 void kx_ldmatrix4_trans(uint32_t r[4], uint32_t at) { collective(OP_LDMATRIX4T, &at, 1, r, 4); }
 void kx_ldmatrix2_trans(uint32_t r[2], uint32_t at) { collective(OP_LDMATRIX2T, &at, 1, r, 2); }
+
+void kx_stmatrix4(uint32_t at, const uint32_t r[4]) {
+  const uint32_t in[5] = {at, r[0], r[1], r[2], r[3]};
+  collective(OP_STMATRIX4, in, 5, NULL, 0);
+}
 
 uint32_t kx_transpose(uint32_t v) {
   uint32_t r;

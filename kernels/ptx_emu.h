@@ -40,6 +40,7 @@ void kx_mbar_arrive(uint32_t bar);
 void kx_mbar_wait(uint32_t bar, uint32_t parity);
 bool kx_mbar_test(uint32_t bar, uint32_t parity);
 void kx_copy16(uint32_t to, const void *from, bool real);
+static inline void kx_copy16_of(uint32_t to, const void *from, int32_t slot) { kx_copy16(to, from, slot >= 0); }
 void kx_copy_commit();
 void kx_copy_wait_all();
 void kx_copy_arrive(uint32_t bar);
@@ -55,6 +56,7 @@ void kx_emu_load(uint32_t at, void *to, uint32_t bytes);
 void kx_ldmatrix4(uint32_t r[4], uint32_t at);
 void kx_ldmatrix4_trans(uint32_t r[4], uint32_t at);
 void kx_ldmatrix2_trans(uint32_t r[2], uint32_t at);
+void kx_stmatrix4(uint32_t at, const uint32_t r[4]);
 uint32_t kx_transpose(uint32_t v);
 void kx_mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
 float kx_shfl_xor(float v, int mask);
@@ -85,6 +87,9 @@ static inline float kx_exp2(float v) { return exp2f(v); }
 static inline float kx_reciprocal(float v) { return 1.0f / v; }
 static inline float kx_log2(float v) { return log2f(v); }
 static inline float kx_max(float a, float b) { return fmaxf(a, b); }
+static inline float kx_fma(float a, float b, float c) { return fmaf(a, b, c); }
+static inline uint32_t kx_keep(uint32_t v) { return v; }
+static inline int32_t kx_load_slot(const int32_t *at) { return *at; }
 static inline float kx_inf() { return HUGE_VALF; }
 static inline float kx_bits_float(uint32_t v) {
   float f;

@@ -12,8 +12,36 @@
 enum sv_mode { SV_FULL, SV_LOAD_ONLY, SV_MMA_ONLY };
 
 static const uint32_t PITCH = KVK_ROW_BYTES, STAGE = KVK_TILE * PITCH;
-/* The running maximum of a query row is raised only when a logit exceeds it by 2^8: weights stay far inside bf16's range. */
-static const float HEADROOM = 8.0f;
+/* The running maximum of a query row is raised only when weights of a lane sum up to more: they stay far inside bf16's range. */
+static const float HEADROOM = 256.0f;
+
+template <int NT, int H>
+struct sv_smem { /* byte offsets */
+  static const int rows = 8 * NT;
+  static const uint32_t stages = H == 2 ? KVK_WIDE_STAGES : KVK_STAGES, tile_bytes = H * STAGE;
+  static const uint32_t q_stages = H == 2 ? 2 : 3, q_at = (stages - q_stages) * tile_bytes; /* the last ones hold Q at first */
+  static const uint32_t weight_stride = 16 * NT, weight_bytes = H * KVK_TILE * weight_stride;
+  static const uint32_t exchange_bytes = H * 512 * (NT < 4 ? 3 * NT : 4 * NT - 4);
+  static const uint32_t exchange = stages * tile_bytes;          /* [2], see sv_exchange */
+  static const uint32_t weights = exchange + 2 * exchange_bytes; /* [2][16 H keys][rows] bf16 */
+  static const uint32_t queries = weights;                       /* [32] words, before there are weights: the nodes that a query sees */
+  static const uint32_t factor = weights + 2 * weight_bytes;     /* [2][rows] */
+  static const uint32_t inverse = factor + 8 * rows;             /* [rows] */
+  static const uint32_t flag = inverse + 4 * rows;               /* [2][4 score warps] */
+  static const uint32_t segment = flag + 32;                     /* 8 words, and the walk's place and end */
+  static const uint32_t sees = segment + 48;                     /* [rows] words: which nodes of the tree a row sees */
+  static const uint32_t bars = sees + 4 * rows;
+  static const uint32_t full = bars, ready = full + 8 * stages, unused = ready + 16;
+  static const uint32_t q_full = unused + 16, q_taken = q_full + 8, bytes = q_taken + 8;
+};
+
+/* Where chunk `chunk` < 8 of 16 bytes of a line of row `row` lies; and from there, chunk + 2 n of the row. */
+KX_DEVICE uint32_t sv_chunk(uint32_t line_at, uint32_t row, uint32_t chunk) { return line_at + 16 * (chunk ^ (row & 7)); }
+KX_DEVICE uint32_t sv_step(uint32_t at, uint32_t n) { return (at ^ 32 * (n & 3)) + 128 * (n >> 2); }
+
+/* Weights of unit u of a key lie at 16 (u ^ this), so that those of 8 keys spread over the banks. */
+template <int NT>
+KX_DEVICE uint32_t sv_swap(uint32_t key) { return NT % 2 ? 0 : key >> 2 & 1; }
 
 struct sv_segment {
   uint32_t request, group, first_tile, tiles, partial, prefix;
@@ -38,7 +66,14 @@ KX_DEVICE void sv_find_segment(const sv_params &p, const sv_list &list, uint32_t
 #pragma unroll
   for (uint32_t i = 1; i < 8; i++) mine = lane == i ? word[i] : mine;
   if (lane < 8) kx_sts(words + 4 * lane, mine);
+  if (lane == 8) kx_sts(words + 32, at);
+  if (lane == 9) kx_sts(words + 36, end);
 }
+
+/* What a block walks: list positions. */
+struct sv_walk_of {
+  uint32_t at, end;
+};
 
 KX_DEVICE sv_segment sv_read_segment(uint32_t words) {
   const kx_u4 a = kx_lds_u4(words), b = kx_lds_u4(words + 16);
@@ -55,27 +90,36 @@ KX_DEVICE sv_segment sv_only_segment(const sv_params &p, uint64_t first, uint32_
   return s;
 }
 
-/* What a block walks: list positions, and by how many it goes on (0: by the segment's tiles). */
-struct sv_walk_of {
-  uint32_t at, end, step;
-};
+/* The block's segment, from memory what need not stay in registers. */
+template <int NT, int H, bool ONE>
+KX_DEVICE sv_segment sv_again(const sv_params &p, const sv_thread &t, const sv_segment &seg) {
+  if (!ONE) return sv_read_segment(t.smem + sv_smem<NT, H>::segment);
+  sv_segment s = seg;
+  s.first = p.indptr[0];
+  return s;
+}
 
 KX_DEVICE sv_walk_of sv_walk_list(const sv_params &p, const sv_list &list) {
   const uint32_t worker = sv_worker(p), length = (p.aligned ? 1 : (uint32_t)p.cut.groups) * list.total;
-  sv_walk_of w = {p.fixed_tiles ? worker : worker * list.share, length, p.fixed_tiles ? p.blocks : 0};
+  sv_walk_of w = {p.fixed_tiles ? worker : worker * list.share, length};
   if (!p.fixed_tiles && length >= w.at + list.share) w.end = w.at + list.share;
   return w;
 }
 
 /* --- rows into shared memory --- */
 
+/* A lane's 16 bytes of each of a row's 9 lines. */
+KX_DEVICE void sv_copy_lines(uint32_t to, const unsigned char *from, int32_t slot) {
+#pragma unroll
+  for (int line = 0; line < 9; line++) kx_copy16_of(to + (uint32_t)line * 128, from + line * 128, slot);
+}
+
 /* Row `row` of a tile or of Q to `to`: 9 lines of 128 bytes, 8 lanes each. Without a row zeros, so that nothing unwanted meets a
  * weight of 0. Each line lands on one line of shared memory: at 1168 bytes from row to row, which spreads banks too, an H200's
  * copies were 3 to 4 times as slow. */
 KX_DEVICE void sv_copy_row(uint32_t lane, uint32_t to, uint32_t row, const unsigned char *from, bool real) {
   const uint32_t chunk = lane & 7, its = to + 16 * (chunk ^ (row & 7));
-#pragma unroll
-  for (int line = 0; line < 9; line++) kx_copy16(its + (uint32_t)line * 128, from + 16 * chunk + line * 128, real);
+  sv_copy_lines(its, from + 16 * chunk, real ? 0 : -1);
 }
 
 /* Tiles of zeros, by 128 threads: products without copies. */

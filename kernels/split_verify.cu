@@ -17,29 +17,8 @@
  * range); raised rows leave a factor for the value warps' accumulators.
  */
 #include "split_parts.h"
+#include "split_scores.h"
 namespace {
-
-const int K_STEPS = KVK_ROW_VALUES / 4 / 16; /* of one score warp: a quarter of the columns, 8 of latent and 1 of rope */
-
-template <int NT, int H>
-struct sv_smem { /* byte offsets */
-  static const int rows = 8 * NT;
-  static const uint32_t stages = H == 2 ? KVK_WIDE_STAGES : KVK_STAGES, tile_bytes = H * STAGE;
-  static const uint32_t q_stages = H == 2 ? 2 : 3, q_at = (stages - q_stages) * tile_bytes; /* the last ones hold Q at first */
-  static const uint32_t weight_stride = H == 2 ? 16 * (NT | 1) : 16 * NT, weight_bytes = H * KVK_TILE * weight_stride;
-  static const uint32_t exchange_bytes = H * 3 * 512 * NT;
-  static const uint32_t exchange = stages * tile_bytes;          /* [2][half][unit][3 senders][lane] 16 bytes */
-  static const uint32_t weights = exchange + 2 * exchange_bytes; /* [2][16 H keys][rows] bf16 */
-  static const uint32_t factor = weights + 2 * weight_bytes;     /* [2][rows] */
-  static const uint32_t inverse = factor + 8 * rows;             /* [rows] */
-  static const uint32_t flag = inverse + 4 * rows;               /* [2][4 score warps] */
-  static const uint32_t segment = flag + 32;                     /* 8 words */
-  static const uint32_t sees = segment + 32;                     /* [rows] words: which nodes of the tree a row sees */
-  static const uint32_t queries = sees + 4 * rows;               /* [32] words: the same of a query */
-  static const uint32_t bars = queries + 128;
-  static const uint32_t full = bars, ready = full + 8 * stages, unused = ready + 16;
-  static const uint32_t q_full = unused + 16, q_taken = q_full + 8, bytes = q_taken + 8;
-};
 
 static_assert(sv_smem<5, 1>::bytes == KVK_SPLIT_SMEM(5) && sv_smem<6, 1>::bytes == KVK_SPLIT_SMEM(6) &&
               sv_smem<6, 1>::bytes <= KVK_SMEM_LIMIT, "kvk_describe() states what a block uses");
@@ -61,380 +40,53 @@ KX_DEVICE void sv_clear(const sv_thread &t) {
   if (t.warp == 1 && 8 * t.lane < L::bytes - L::bars) kx_mbar_inval(t.smem + L::bars + 8 * t.lane);
 }
 
-/* --- score warps --- */
-
-/* A score warp sees the units of 8 query rows in its own order, unit (quarter + j) % NT as its j-th, so that the ones it owns
- * are its 0-th and its 4-th, whatever the warp: register arrays need constant indices. */
-template <int NT>
-struct sv_scores {
-  uint32_t q[K_STEPS][NT][2];
-  float sum[2][2], top[2][2]; /* of owned unit 0 and 1, query rows 2t and 2t + 1 */
-  int quarter;
-};
-
-template <int NT>
-KX_DEVICE uint32_t sv_unit(int quarter, int j) { return (uint32_t)(quarter + j) % NT; }
-
-template <int NT>
-KX_DEVICE bool sv_owns(int quarter, int j) { return (j == 0 && (NT >= 4 || quarter < NT)) || (j == 4 && quarter + 4 < NT); }
-
-template <int NT>
-KX_DEVICE void sv_take_q(const sv_thread &t, uint32_t q_at, sv_scores<NT> &w) {
-  const uint32_t base = q_at + (t.lane & 7) * PITCH, high = t.lane >> 3, turn = t.lane & 7;
-#pragma unroll
-  for (int j = 0; j < NT; j++) {
-    const uint32_t row = base + 8 * sv_unit<NT>(w.quarter, j) * PITCH;
-    uint32_t r[4];
-#pragma unroll
-    for (int k = 0; k < 8; k += 2) {
-      kx_ldmatrix4(r, row + 256 * (uint32_t)w.quarter + 128 * (uint32_t)(k >> 2) + 16 * ((2 * (uint32_t)(k & 3) + high) ^ turn));
-      w.q[k][j][0] = r[0];
-      w.q[k][j][1] = r[1];
-      w.q[k + 1][j][0] = r[2];
-      w.q[k + 1][j][1] = r[3];
-    }
-    kx_ldmatrix4(r, row + 1024 + 16 * ((2 * (uint32_t)w.quarter + (high & 1)) ^ turn)); /* half of it is not needed */
-    w.q[8][j][0] = r[0];
-    w.q[8][j][1] = r[1];
-  }
-}
-
-/* Where chunk `chunk` < 8 of 16 bytes of a line of row `row` lies; and from there, chunk + 2 n of the row. */
-KX_DEVICE uint32_t sv_chunk(uint32_t line_at, uint32_t row, uint32_t chunk) { return line_at + 16 * (chunk ^ (row & 7)); }
-KX_DEVICE uint32_t sv_step(uint32_t at, uint32_t n) { return (at ^ 32 * (n & 3)) + 128 * (n >> 2); }
-
-/* This warp's columns of a tile of keys, steps FROM to TO - 1. */
-template <int H, int FROM, int TO>
-KX_DEVICE void sv_load_keys(const sv_thread &t, int quarter, uint32_t tile, uint32_t a[K_STEPS][H][4]) {
-  const uint32_t row = t.lane & 15, at = tile + row * PITCH, high = t.lane >> 4;
-  const uint32_t latent = sv_chunk(at + 256 * (uint32_t)quarter, row, high), rope = sv_chunk(at + 1024, row, 2 * (uint32_t)quarter + high);
-#pragma unroll
-  for (int k = FROM; k < TO; k++)
-#pragma unroll
-    for (int h = 0; h < H; h++) kx_ldmatrix4(a[k][h], (k < 8 ? sv_step(latent, (uint32_t)k) : rope) + (uint32_t)h * STAGE);
-}
-
-template <int NT, int H, int FROM, int TO>
-KX_DEVICE void sv_multiply_q(const sv_scores<NT> &w, const uint32_t a[K_STEPS][H][4], float s[H][NT][4]) {
-#pragma unroll
-  for (int k = FROM; k < TO; k++)
-#pragma unroll
-    for (int h = 0; h < H; h++)
-#pragma unroll
-      for (int j = 0; j < NT; j++) kx_mma(s[h][j], a[k][h], w.q[k][j][0], w.q[k][j][1]);
-}
-
-template <int NT, int H>
-KX_DEVICE void sv_zero_scores(float s[H][NT][4]) {
-#pragma unroll
-  for (int h = 0; h < H; h++)
-#pragma unroll
-    for (int j = 0; j < NT; j++) s[h][j][0] = s[h][j][1] = s[h][j][2] = s[h][j][3] = 0;
-}
-
-template <int NT, int H>
-KX_DEVICE uint32_t sv_exchange_at(const sv_thread &t, uint32_t i, uint32_t half, uint32_t unit, uint32_t sender) {
-  const uint32_t slot = (sender - unit % 4 - 1) & 3; /* the owner itself sends nothing */
-  return t.smem + sv_smem<NT, H>::exchange + (i & 1) * sv_smem<NT, H>::exchange_bytes + (3 * (half * NT + unit) + slot) * 512 + 16 * t.lane;
-}
-
-/* Partial scores of the units that other warps own. */
-template <int NT, int H>
-KX_DEVICE void sv_send(const sv_thread &t, int quarter, uint32_t i, const float s[H][NT][4]) {
-#pragma unroll
-  for (int h = 0; h < H; h++)
-#pragma unroll
-    for (int j = 0; j < NT; j++)
-      if (!sv_owns<NT>(quarter, j)) {
-        const kx_f4 v = {s[h][j][0], s[h][j][1], s[h][j][2], s[h][j][3]};
-        kx_sts(sv_exchange_at<NT, H>(t, i, (uint32_t)h, sv_unit<NT>(quarter, j), (uint32_t)quarter), v);
-      }
-}
-
-/* What the n-th other warp sent for the owned units; zeros where there is none. */
-template <int NT, int H>
-KX_DEVICE void sv_receive(const sv_thread &t, int quarter, uint32_t i, uint32_t n, kx_f4 v[2][H]) {
-  const kx_f4 zero = {0, 0, 0, 0};
-#pragma unroll
-  for (int o = 0; o < 2; o++)
-#pragma unroll
-    for (int h = 0; h < H; h++) {
-      v[o][h] = zero;
-      if (4 * o < NT && sv_owns<NT>(quarter, 4 * o))
-        v[o][h] = kx_lds_f4(sv_exchange_at<NT, H>(t, i, (uint32_t)h, (uint32_t)(quarter + 4 * o), (uint32_t)quarter + n + 1));
-    }
-}
-
-template <int NT, int H>
-KX_DEVICE void sv_add(float x[2][H][4], const kx_f4 v[2][H]) {
-#pragma unroll
-  for (int o = 0; o < 2; o++)
-#pragma unroll
-    for (int h = 0; h < H; h++)
-      if (4 * o < NT) {
-        x[o][h][0] += v[o][h].x;
-        x[o][h][1] += v[o][h].y;
-        x[o][h][2] += v[o][h].z;
-        x[o][h][3] += v[o][h].w;
-      }
-}
-
-/* For a segment with tree nodes: which of them the group's rows see, looked up while Q is on its way. The score warps share out
- * the group's queries, a lane a node; then a lane looks up the query of its row. Rows that the group does not have see all. */
-template <int NT, int H>
-KX_DEVICE void sv_look_up_tree(const sv_params &p, const sv_thread &t, const sv_segment &seg, uint32_t quarter) {
-  typedef sv_smem<NT, H> L;
-  const uint32_t heads = (uint32_t)p.heads, from = seg.group * (uint32_t)p.cut.group_stride, step = (uint32_t)p.cut.row_stride;
-  const uint32_t rows = (uint32_t)p.cut.rows, first = from / heads, most = (uint32_t)p.queries - first;
-  const uint32_t reach = (from + ((uint32_t)p.cut.group_rows - 1) * step) / heads - first + 1, count = reach < most ? reach : most;
-  const bool there = sv_has_node(p, seg.request, t.lane);
-#pragma unroll 2
-  for (uint32_t i = quarter; i < count; i += 4) {
-    const uint32_t word = kx_ballot(there && sv_sees_node(p, seg.request, seg.prefix, first + i, t.lane));
-    if (t.lane == 0) kx_sts(t.smem + L::queries + 4 * i, word);
-  }
-  kx_bar_sync(1, 128);
-  const uint32_t column = 32 * quarter + t.lane, row = from + column * step;
-  if (column >= L::rows) return;
-  const bool real = column < (uint32_t)p.cut.group_rows && row < rows;
-  kx_sts(t.smem + L::sees + 4 * column, real ? kx_lds_u32(t.smem + L::queries + 4 * (row / heads - first)) : ~0u);
-}
-
-/* Tiles with tree nodes or past the end: -inf for what a query does not see. Keys past the tree nobody sees. */
-template <int NT, int H>
-KX_DEVICE void sv_hide(const sv_params &p, const sv_thread &t, const sv_segment &seg, int quarter, uint32_t tile, float x[2][H][4]) {
-  const int32_t node = (int32_t)(tile * H * KVK_TILE + t.lane / 4 - seg.prefix);
-#pragma unroll
-  for (int o = 0; o < 2; o++)
-    if (4 * o < NT && sv_owns<NT>(quarter, 4 * o)) {
-      const uint32_t at = t.smem + sv_smem<NT, H>::sees + 32 * (uint32_t)(quarter + 4 * o) + 8 * (t.lane & 3);
-      const uint32_t sees[2] = {kx_lds_u32(at), kx_lds_u32(at + 4)};
-#pragma unroll
-      for (int h = 0; h < H; h++)
-#pragma unroll
-        for (int c = 0; c < 4; c++) {
-          const int32_t its = node + KVK_TILE * h + (c & 2) * 4;
-          if (its >= 0 && (its >= p.tree || !(sees[c & 1] >> its & 1))) x[o][h][c] = -kx_inf();
-        }
-    }
-}
-
-/* Whether a logit of the owned rows is so far above the maximum that it must be raised; for the whole warp. */
-template <int NT, int H>
-KX_DEVICE bool sv_over(const sv_scores<NT> &w, const float x[2][H][4]) {
-  bool over = false;
-#pragma unroll
-  for (int o = 0; o < 2; o++)
-#pragma unroll
-    for (int h = 0; h < H; h++)
-#pragma unroll
-      for (int c = 0; c < 4; c++) over |= 4 * o < NT && sv_owns<NT>(w.quarter, 4 * o) && x[o][h][c] > w.top[o][c & 1] + HEADROOM;
-  return kx_any(over);
-}
-
-/* Raises the maximum of the owned rows to this tile's, leaves the factors by which older sums shrink. */
-template <int NT, int H>
-KX_DEVICE void sv_raise(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const float x[2][H][4]) {
-  typedef sv_smem<NT, H> L;
-#pragma unroll
-  for (int o = 0; o < 2; o++)
-    if (4 * o < NT && sv_owns<NT>(w.quarter, 4 * o)) {
-      float f[2];
-#pragma unroll
-      for (int c = 0; c < 2; c++) {
-        float most = kx_max(x[o][0][c], x[o][0][c + 2]), old = w.top[o][c];
-        if (H == 2) most = kx_max(most, kx_max(x[o][H - 1][c], x[o][H - 1][c + 2]));
-        for (int d = 4; d < 32; d *= 2) most = kx_max(most, kx_shfl_xor(most, d));
-        most = kx_max(most, old);
-        f[c] = most == old ? 1.0f : kx_exp2(old - most);
-        w.top[o][c] = most;
-        w.sum[o][c] *= f[c];
-      }
-      const kx_f2 factor = {f[0], f[1]};
-      if (t.lane < 4)
-        kx_sts(t.smem + L::factor + (i & 1) * 4 * L::rows + 32 * (uint32_t)(w.quarter + 4 * o) + 8 * t.lane, factor);
-    }
-}
-
-template <int NT, int H>
-KX_DEVICE void sv_weigh(const sv_thread &t, sv_scores<NT> &w, uint32_t i, const float x[2][H][4]) {
-  typedef sv_smem<NT, H> L;
-  const uint32_t at = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane / 4) * L::weight_stride + 4 * (t.lane & 3);
-#pragma unroll
-  for (int o = 0; o < 2; o++)
-    if (4 * o < NT)
-#pragma unroll
-      for (int h = 0; h < H; h++) {
-        float e[4];
-#pragma unroll
-        for (int c = 0; c < 4; c++) {
-          const float top = w.top[o][c & 1];
-          e[c] = kx_exp2(x[o][h][c] - (top == -kx_inf() ? 0.0f : top)); /* nothing seen yet: -inf - 0, not -inf - -inf */
-        }
-        w.sum[o][0] += e[0] + e[2];
-        w.sum[o][1] += e[1] + e[3];
-        const uint32_t unit = at + 16 * (uint32_t)(w.quarter + 4 * o) + (uint32_t)h * KVK_TILE * L::weight_stride;
-        if (sv_owns<NT>(w.quarter, 4 * o)) {
-          kx_sts(unit, kx_pack_bf16(e[0], e[1]));
-          kx_sts(unit + 8 * L::weight_stride, kx_pack_bf16(e[2], e[3]));
-        }
-      }
-}
-
-/* At the end of a segment: 1 / sum of the owned rows for the value warps, their logarithms for the merge. */
-template <int NT, int H>
-KX_DEVICE void sv_leave_sums(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_scores<NT> &w) {
-  typedef sv_smem<NT, H> L;
-#pragma unroll
-  for (int o = 0; o < 2; o++)
-    if (4 * o < NT && sv_owns<NT>(w.quarter, 4 * o)) {
-      for (int c = 0; c < 2; c++)
-        for (int d = 4; d < 32; d *= 2) w.sum[o][c] += kx_shfl_xor(w.sum[o][c], d);
-      if (t.lane < 4) {
-        const uint32_t row = 8 * (uint32_t)(w.quarter + 4 * o) + 2 * t.lane;
-        const float a = w.sum[o][0], b = w.sum[o][1];
-        const kx_f2 inverse = {a == 0 ? 0.0f : kx_reciprocal(a), b == 0 ? 0.0f : kx_reciprocal(b)};
-        const kx_f2 lse = {w.top[o][0] + kx_log2(a), w.top[o][1] + kx_log2(b)};
-        kx_sts(t.smem + L::inverse + 4 * row, inverse);
-        kx_store8(p.part_lse + (uint64_t)seg.partial * L::rows + row, lse);
-      }
-    }
-}
-
-/* One tile: s holds this warp's partial scores of tile i and, on return, those of the tile at `next`, unless it is the LAST. The
- * products of that one fill the time in which this one's scores travel. */
-template <int NT, int H, bool LAST>
-KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_scores<NT> &w, uint32_t i,
-                             uint32_t next, float s[H][NT][4]) {
-  typedef sv_smem<NT, H> L;
-  /* where the steps of the softmax stand between the products: the fastest of some ten orders on an H200 */
-  const int A = H == 2 ? 2 : 4, B = H == 2 ? 5 : 4, C = H == 2 ? 6 : 9, second = NT > 4 ? 4 : 0;
-  const uint32_t unused = t.smem + L::unused + 8 * (i & 1);
-  uint32_t a[K_STEPS][H][4];
-  kx_f4 v[2][H], u[2][H];
-  float x[2][H][4];
-  if (!LAST) sv_load_keys<H, 0, A>(t, w.quarter, next, a);
-#pragma unroll
-  for (int h = 0; h < H; h++)
-#pragma unroll
-    for (int c = 0; c < 4; c++) x[0][h][c] = s[h][0][c], x[1][h][c] = s[h][second][c];
-  sv_send<NT, H>(t, w.quarter, i, s);
-  kx_bar_sync(1, 128);
-  sv_receive<NT, H>(t, w.quarter, i, 0, v);
-  sv_receive<NT, H>(t, w.quarter, i, 1, u);
-  if (!LAST) sv_zero_scores<NT, H>(s);
-  if (!LAST) sv_multiply_q<NT, H, 0, A>(w, a, s);
-  if (!LAST) sv_load_keys<H, A, B>(t, w.quarter, next, a);
-  sv_add<NT, H>(x, v);
-  sv_add<NT, H>(x, u);
-  sv_receive<NT, H>(t, w.quarter, i, 2, v);
-  const bool free = i < 2 || kx_mbar_test(unused, (i / 2 - 1) & 1);
-  if (!LAST) sv_multiply_q<NT, H, A, B>(w, a, s);
-  if (!LAST) sv_load_keys<H, B, C>(t, w.quarter, next, a);
-  sv_add<NT, H>(x, v);
-#pragma unroll
-  for (int e = 0; e < 8 * H; e++) x[e / (4 * H)][e / 4 % H][e % 4] *= p.scale_log2;
-  if ((seg.first_tile + i + 1) * H * KVK_TILE > seg.prefix) sv_hide<NT, H>(p, t, seg, w.quarter, seg.first_tile + i, x);
-  const bool over = sv_over<NT, H>(w, x);
-  if (!free) kx_mbar_wait(unused, (i / 2 - 1) & 1);
-  if (over) sv_raise<NT, H>(t, w, i, x);
-  if (!LAST) sv_multiply_q<NT, H, B, C>(w, a, s);
-  if (!LAST) sv_load_keys<H, C, K_STEPS>(t, w.quarter, next, a);
-  if (t.lane == 0) kx_sts(t.smem + L::flag + 16 * (i & 1) + 4 * (uint32_t)w.quarter, (uint32_t)over);
-  sv_weigh<NT, H>(t, w, i, x);
-  kx_mbar_arrive(t.smem + L::ready + 8 * (i & 1));
-  if (!LAST) sv_multiply_q<NT, H, C, K_STEPS>(w, a, s);
-}
-
-/* Load-only: nothing is done with a tile. */
-template <int NT, int H>
-KX_DEVICE void sv_pass_tile(const sv_thread &t, uint32_t i) {
-  typedef sv_smem<NT, H> L;
-  if (i >= 2) kx_mbar_wait(t.smem + L::unused + 8 * (i & 1), (i / 2 - 1) & 1);
-  kx_mbar_arrive(t.smem + L::ready + 8 * (i & 1));
-}
-
-template <int NT, int H, int MODE>
-KX_DEVICE void sv_score_role(const sv_params &p, const sv_thread &t, const sv_segment &seg, int quarter) {
-  typedef sv_smem<NT, H> L;
-  sv_scores<NT> w;
-  float s[H][NT][4];
-  w.quarter = quarter;
-#pragma unroll
-  for (int e = 0; e < 4; e++) w.sum[e / 2][e % 2] = 0, w.top[e / 2][e % 2] = -kx_inf();
-  if ((seg.first_tile + seg.tiles) * H * KVK_TILE > seg.prefix) sv_look_up_tree<NT, H>(p, t, seg, (uint32_t)quarter);
-  kx_mbar_wait(t.smem + L::q_full, 0);
-  sv_take_q<NT>(t, t.smem + L::q_at, w);
-  kx_mbar_arrive(t.smem + L::q_taken);
-  kx_mbar_wait(t.smem + L::full, 0);
-  if (MODE != SV_LOAD_ONLY) {
-    uint32_t a[K_STEPS][H][4];
-    sv_zero_scores<NT, H>(s);
-    sv_load_keys<H, 0, 5>(t, quarter, t.smem, a);
-    sv_multiply_q<NT, H, 0, 5>(w, a, s);
-    sv_load_keys<H, 5, K_STEPS>(t, quarter, t.smem, a);
-    sv_multiply_q<NT, H, 5, K_STEPS>(w, a, s);
-  }
-  uint32_t stage = 0, lap = 0, i = 0;
-#pragma unroll 1
-  for (; i + 1 < seg.tiles; i++) {
-    if (++stage == L::stages) stage = 0, lap ^= 1;
-    kx_mbar_wait(t.smem + L::full + 8 * stage, lap);
-    if (MODE != SV_LOAD_ONLY) {
-      sv_score_tile<NT, H, false>(p, t, seg, w, i, t.smem + stage * L::tile_bytes, s);
-    } else {
-      sv_pass_tile<NT, H>(t, i);
-    }
-  }
-  if (MODE != SV_LOAD_ONLY) {
-    sv_score_tile<NT, H, true>(p, t, seg, w, i, t.smem, s);
-  } else {
-    sv_pass_tile<NT, H>(t, i);
-  }
-  sv_leave_sums<NT, H>(p, t, seg, w);
-  kx_mbar_arrive(t.smem + L::q_taken); /* its second phase: the sums are there */
-}
-
 /* --- value warps --- */
 
 /* The rows of the next tile that a lane helps to fetch, one of every 16. */
 template <int H>
 struct sv_rows {
+  const int32_t *next; /* their slots, while the tile lies in the prefix */
+  const unsigned char *kv; /* the pool, this lane's chunk of a line */
   int32_t slot[H];
-  uint32_t row;
+  uint32_t row, whole; /* whole: tiles of the segment that lie in the prefix */
+  uint32_t to;         /* of a lane's rows in a tile, its chunk of the first line */
+  uint32_t expects;    /* keys below that: brings lines of slot numbers into the L2; one lane does */
 };
 
 const uint32_t SLOT_LINE = 32, LINES_AHEAD = 8; /* slot numbers of a line of 128 bytes */
 
-/* Brings a line of slot numbers into the L2 long before they are read: from DRAM they would come later than the rows, which
- * wait for them. */
-KX_DEVICE void sv_expect_slots(const sv_params &p, const sv_segment &seg, uint32_t key) {
-  if (key < seg.prefix) kx_prefetch(p.slots + seg.first + key);
-}
-
-template <int H>
-KX_DEVICE void sv_load_slots(const sv_params &p, const sv_segment &seg, uint32_t i, sv_rows<H> &r) {
+template <int NT, int H, bool ONE>
+KX_DEVICE void sv_load_slots(const sv_params &p, const sv_thread &t, const sv_segment &seg, uint32_t i, sv_rows<H> &r) {
+  const bool whole = i < r.whole;
 #pragma unroll
-  for (int h = 0; h < H; h++)
-    r.slot[h] = i < seg.tiles ? sv_slot(p, seg.request, seg.first, seg.prefix, ((seg.first_tile + i) * H + (uint32_t)h) * KVK_TILE + r.row) : -1;
+  for (int h = 0; h < H; h++) {
+    if (whole) r.slot[h] = kx_load_slot(r.next + h * KVK_TILE);
+  }
+  if (KX_RARE(!whole)) {
+    const sv_segment its = sv_again<NT, H, ONE>(p, t, seg);
+#pragma unroll
+    for (int h = 0; h < H; h++)
+      r.slot[h] = i < its.tiles ? sv_slot(p, its.request, its.first, its.prefix, ((its.first_tile + i) * H + (uint32_t)h) * KVK_TILE + r.row) : -1;
+  }
+  /* lines of slot numbers into the L2 long before they are read: from DRAM they would come later than the rows, which wait for them */
+  if (i < r.expects) kx_prefetch(r.next + SLOT_LINE * LINES_AHEAD);
+  if (whole) r.next += H * KVK_TILE;
 }
 
 /* Tile i into stage `stage`; asked for tile after tile. */
-template <int NT, int H, int MODE>
+template <int NT, int H, int MODE, bool ONE>
 KX_DEVICE void sv_fetch(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_rows<H> &r, uint32_t i, uint32_t stage) {
   typedef sv_smem<NT, H> L;
   const uint32_t full = t.smem + L::full + 8 * stage;
   if (MODE == SV_MMA_ONLY) kx_mbar_arrive(full);
 #pragma unroll
   for (int h = 0; h < H && MODE != SV_MMA_ONLY; h++) {
-    const uint32_t row = (uint32_t)h * KVK_TILE + r.row;
-    const bool real = r.slot[h] >= 0;
-    sv_copy_row(t.lane, t.smem + stage * L::tile_bytes + row * PITCH, row, (const unsigned char *)p.kv + (real ? (int64_t)r.slot[h] * p.kv_stride : 0), real);
+    const uint32_t slot = r.slot[h] < 0 ? 0 : (uint32_t)r.slot[h];
+    sv_copy_lines(r.to + stage * L::tile_bytes + (uint32_t)h * STAGE, r.kv + (uint64_t)slot * p.kv_step, r.slot[h]);
   }
   if (MODE == SV_MMA_ONLY) return;
   kx_copy_arrive(full);
-  sv_load_slots<H>(p, seg, i + 1, r);
-  if (t.warp == 4 && t.lane == 0) sv_expect_slots(p, seg, (seg.first_tile + i) * H * KVK_TILE + SLOT_LINE * LINES_AHEAD);
+  sv_load_slots<NT, H, ONE>(p, t, seg, i + 1, r);
 }
 
 /* The group's rows of Q; missing rows are zeros. */
@@ -451,25 +103,43 @@ KX_DEVICE void sv_fetch_q(const sv_params &p, const sv_thread &t, const sv_segme
   kx_copy_arrive(t.smem + L::q_full);
 }
 
+/* By the factors that score warps left: of unit j < 4 warp j did, of the others see sv_extra. */
 template <int NT, int H>
 KX_DEVICE void sv_shrink(const sv_thread &t, sv_values<NT> &v, uint32_t i, const kx_u4 &flags) {
-  typedef sv_smem<NT, H> L;
+  const uint32_t at = t.smem + sv_smem<NT, H>::factor + (i & 1) * 4 * sv_smem<NT, H>::rows + 8 * (t.lane & 3);
+  const uint32_t set = (flags.x ? 1u : 0u) | (flags.y ? 2u : 0u) | (flags.z ? 4u : 0u) | (flags.w ? 8u : 0u), pair = t.lane & 3;
 #pragma unroll
-  for (int j = 0; j < NT; j++)
-    if (j % 4 == 0 ? flags.x : j % 4 == 1 ? flags.y : j % 4 == 2 ? flags.z : flags.w)
-      sv_scale_unit<NT>(v, j, kx_lds_f2(t.smem + L::factor + (i & 1) * 4 * L::rows + 32 * (uint32_t)j + 8 * (t.lane & 3)));
+  for (int j = 0; j < NT; j++) {
+    const uint32_t by = j < 4 ? (uint32_t)j : sv_extra<NT, H>::ALL_LANES ? pair : 2 * (uint32_t)(j - 4) + (pair >> 1);
+    kx_f2 f = {1, 1};
+    if (set >> by & 1) f = kx_lds_f2(at + 32 * (uint32_t)j);
+    if (j >= 4 || (set >> j & 1)) sv_scale_unit<NT>(v, j, f);
+  }
+}
+
+/* Where a value warp's operands lie: its columns in a tile, weights, those of the last of an odd number of units. */
+struct sv_places {
+  uint32_t values, weights, last;
+};
+
+template <int NT, int H>
+KX_DEVICE sv_places sv_place_values(const sv_thread &t, uint32_t value_warp) {
+  typedef sv_smem<NT, H> L;
+  const uint32_t row = (t.lane & 7) + ((t.lane >> 4) << 3), chunk = (t.lane >> 3) & 1, key = t.lane & 15;
+  const uint32_t of_key = t.smem + L::weights + key * L::weight_stride;
+  const sv_places at = {kx_keep(sv_chunk(row * PITCH + 256 * value_warp, row, chunk)), kx_keep(of_key + 16 * ((t.lane >> 4) ^ sv_swap<NT>(key))),
+                        NT % 2 ? kx_keep(of_key + 16 * (NT - 1)) : 0};
+  return at;
 }
 
 /* O^T += V^T P^T for tile i at `tile`; what the first products need is read before the flags are looked at. */
 template <int NT, int H>
-KX_DEVICE void sv_value_tile(const sv_thread &t, sv_values<NT> &v, uint32_t value_warp, uint32_t i, uint32_t tile) {
+KX_DEVICE void sv_value_tile(const sv_thread &t, sv_values<NT> &v, const sv_places &at, uint32_t i, uint32_t tile) {
   typedef sv_smem<NT, H> L;
   const int AHEAD = NT == 6 && H == 1 ? 2 : 3; /* columns of 16; operands in flight */
   uint32_t b[NT + 1][2], a[AHEAD][4];
-  const kx_u4 flags = kx_lds_u4(t.smem + L::flag + 16 * (i & 1)); /* of the warp that owns unit j: j % 4 */
-  const uint32_t weights = t.smem + L::weights + (i & 1) * L::weight_bytes + (t.lane & 15) * L::weight_stride + 16 * (t.lane >> 4);
-  const uint32_t row = (t.lane & 7) + ((t.lane >> 4) << 3), chunk = (t.lane >> 3) & 1;
-  const uint32_t at = sv_chunk(tile + row * PITCH + 256 * value_warp, row, chunk);
+  const kx_u4 flags = kx_lds_u4(t.smem + L::flag + 16 * (i & 1));
+  const uint32_t weights = at.weights + (i & 1) * L::weight_bytes, last = at.last + (i & 1) * L::weight_bytes, from = tile + at.values;
 #pragma unroll
   for (int n = 0; n < 8 * H + AHEAD; n++) {
     const int done = n - AHEAD;
@@ -477,27 +147,36 @@ KX_DEVICE void sv_value_tile(const sv_thread &t, sv_values<NT> &v, uint32_t valu
 #pragma unroll
       for (int j = 0; j < NT; j++) kx_mma(v.o[done % 8][j], a[n % AHEAD], b[j][0], b[j][1]);
     if (n == 0 || (H == 2 && done == 7)) {
-      const uint32_t its = weights + (uint32_t)(done > 0) * KVK_TILE * L::weight_stride;
+      const uint32_t half = (uint32_t)(done > 0) * KVK_TILE * L::weight_stride;
 #pragma unroll
-      for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], its + 16 * (uint32_t)j);
-      if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], its - 16 * (t.lane >> 4) + 16 * (NT - 1));
+      for (int j = 0; j + 1 < NT; j += 2) kx_ldmatrix4_trans(b[j], weights + half + 16 * (uint32_t)j);
+      if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], last + half);
     }
-    if (n < 8 * H) kx_ldmatrix4_trans(a[n % AHEAD], sv_step(at, (uint32_t)(n % 8)) + (uint32_t)(n / 8) * STAGE);
-    if (done == -1 && (flags.x | flags.y | flags.z | flags.w)) sv_shrink<NT, H>(t, v, i, flags);
+    if (n < 8 * H) kx_ldmatrix4_trans(a[n % AHEAD], sv_step(from, (uint32_t)(n % 8)) + (uint32_t)(n / 8) * STAGE);
+    if (done == -1 && KX_RARE(flags.x | flags.y | flags.z | flags.w)) sv_shrink<NT, H>(t, v, i, flags);
   }
 }
 
 /* Slots of a segment's first tile, by the value warps. */
-template <int H>
+template <int NT, int H, bool ONE>
 KX_DEVICE sv_rows<H> sv_first_slots(const sv_params &p, const sv_thread &t, const sv_segment &seg) {
-  sv_rows<H> rows;
-  rows.row = (4 * t.warp + t.lane / 8) & (KVK_TILE - 1);
-  sv_load_slots<H>(p, seg, 0, rows);
-  if (t.lane < LINES_AHEAD && t.warp == 4) sv_expect_slots(p, seg, seg.first_tile * H * KVK_TILE + SLOT_LINE * t.lane);
-  return rows;
+  sv_rows<H> r;
+  const uint32_t tiles = seg.prefix / (H * KVK_TILE), ahead = SLOT_LINE * LINES_AHEAD / (H * KVK_TILE);
+  const uint32_t whole = tiles > seg.first_tile ? tiles - seg.first_tile : 0, chunk = t.lane & 7;
+  r.row = (4 * t.warp + t.lane / 8) & (KVK_TILE - 1);
+  r.whole = whole < seg.tiles ? whole : seg.tiles;
+  r.next = p.slots;
+  if (whole) r.next += seg.first + seg.first_tile * (H * KVK_TILE) + r.row;
+  r.expects = t.lane == 0 && t.warp == 4 && whole > ahead ? whole - ahead : 0;
+  if (t.lane < LINES_AHEAD && t.warp == 4 && seg.first_tile * (H * KVK_TILE) + SLOT_LINE * t.lane < seg.prefix)
+    kx_prefetch(r.next - r.row + SLOT_LINE * t.lane);
+  r.kv = (const unsigned char *)p.kv + 16 * chunk;
+  r.to = kx_keep(t.smem + r.row * PITCH + 16 * (chunk ^ (r.row & 7)));
+  sv_load_slots<NT, H, ONE>(p, t, seg, 0, r);
+  return r;
 }
 
-template <int NT, int H, int MODE>
+template <int NT, int H, int MODE, bool ONE>
 KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_segment &seg, sv_rows<H> rows, uint32_t value_warp) {
   typedef sv_smem<NT, H> L;
   sv_values<NT> v;
@@ -509,29 +188,30 @@ KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_se
   uint32_t first = 0; /* a segment has a tile */
 #pragma unroll 1
   do {
-    sv_fetch<NT, H, MODE>(p, t, seg, rows, first, first);
+    sv_fetch<NT, H, MODE, ONE>(p, t, seg, rows, first, first);
   } while (++first < L::stages - L::q_stages && first < seg.tiles);
   kx_mbar_wait(t.smem + L::q_taken, 0);
 #pragma unroll 1
-  for (; first < L::stages && first < seg.tiles; first++) sv_fetch<NT, H, MODE>(p, t, seg, rows, first, first);
+  for (; first < L::stages && first < seg.tiles; first++) sv_fetch<NT, H, MODE, ONE>(p, t, seg, rows, first, first);
 #pragma unroll
   for (int m = 0; m < 8; m++)
 #pragma unroll
     for (int j = 0; j < NT; j++) v.o[m][j][0] = v.o[m][j][1] = v.o[m][j][2] = v.o[m][j][3] = 0;
+  const sv_places at = sv_place_values<NT, H>(t, value_warp);
   uint32_t stage = 0;
 #pragma unroll 1
   for (uint32_t i = 0; i < seg.tiles; i++) {
     if (i && i + L::stages - 1 < seg.tiles) { /* into the place of the tile before, once all value warps are done with it */
       kx_mbar_wait(t.smem + L::unused + 8 * ((i - 1) & 1), (i - 1) / 2 & 1);
-      sv_fetch<NT, H, MODE>(p, t, seg, rows, i + L::stages - 1, (stage ? stage : L::stages) - 1);
+      sv_fetch<NT, H, MODE, ONE>(p, t, seg, rows, i + L::stages - 1, (stage ? stage : L::stages) - 1);
     }
     kx_mbar_wait(t.smem + L::ready + 8 * (i & 1), i / 2 & 1);
-    if (MODE != SV_LOAD_ONLY) sv_value_tile<NT, H>(t, v, value_warp, i, t.smem + stage * L::tile_bytes);
+    if (MODE != SV_LOAD_ONLY) sv_value_tile<NT, H>(t, v, at, i, t.smem + stage * L::tile_bytes);
     kx_mbar_arrive(t.smem + L::unused + 8 * (i & 1)); /* its place, and its weights */
     if (++stage == L::stages) stage = 0;
   }
   kx_mbar_wait(t.smem + L::q_taken, 1); /* the sums are there */
-  sv_leave_values<NT>(p, seg, t.lane, v, value_warp, t.smem + L::inverse);
+  sv_leave_values<NT>(p, sv_again<NT, H, ONE>(p, t, seg), t.lane, v, value_warp, t.smem + L::inverse);
 }
 
 /* ONE: one request, groups cut alike, so a block has one segment and every warp finds it by itself. It is a kernel of its own to
@@ -553,28 +233,29 @@ KX_KERNEL KX_BOUNDS(KVK_SPLIT_THREADS, 1) sv_kernel(KX_PARAM sv_params p) {
     const sv_segment seg = sv_only_segment<H>(p, first, prefix);
     if (seg.tiles == 0) return;
     sv_rows<H> rows;
-    if (t.warp >= 4) rows = sv_first_slots<H>(p, t, seg); /* on their way while the others get ready */
+    if (t.warp >= 4) rows = sv_first_slots<NT, H, ONE>(p, t, seg); /* on their way while the others get ready */
     kx_bar_sync(0, KVK_SPLIT_THREADS);
     if (t.warp < 4) {
-      sv_score_role<NT, H, MODE>(p, t, seg, (int)t.warp);
+      sv_score_role<NT, H, MODE, ONE>(p, t, seg, t.warp);
     } else {
-      sv_value_role<NT, H, MODE>(p, t, seg, rows, t.warp - 4);
+      sv_value_role<NT, H, MODE, ONE>(p, t, seg, rows, t.warp - 4);
     }
     return;
   }
-  const sv_list list = sv_survey(p, 0, t.lane); /* every warp for itself */
-  sv_walk_of walk = sv_walk_list(p, list);
+  sv_walk_of walk = sv_walk_list(p, sv_survey(p, 0, t.lane)); /* every warp for itself */
   while (walk.at < walk.end) {
-    if (t.warp == 0) sv_find_segment(p, list, t.lane, walk.at, walk.end, t.smem + L::segment);
+    if (t.warp == 0) sv_find_segment(p, sv_survey(p, 0, t.lane), t.lane, /* anew, which spares registers */
+                                     walk.at, walk.end, t.smem + L::segment);
     sv_set_up<NT, H>(t);
     kx_bar_sync(0, KVK_SPLIT_THREADS);
     const sv_segment seg = sv_read_segment(t.smem + L::segment);
     if (t.warp < 4) {
-      sv_score_role<NT, H, MODE>(p, t, seg, (int)t.warp);
+      sv_score_role<NT, H, MODE, ONE>(p, t, seg, t.warp);
     } else {
-      sv_value_role<NT, H, MODE>(p, t, seg, sv_first_slots<H>(p, t, seg), t.warp - 4);
+      sv_value_role<NT, H, MODE, ONE>(p, t, seg, sv_first_slots<NT, H, ONE>(p, t, seg), t.warp - 4);
     }
-    walk.at += walk.step ? walk.step : seg.tiles;
+    walk.at = kx_lds_u32(t.smem + L::segment + 32) + (p.fixed_tiles ? p.blocks : kx_lds_u32(t.smem + L::segment + 12));
+    walk.end = kx_lds_u32(t.smem + L::segment + 36);
     kx_bar_sync(3, KVK_SPLIT_THREADS); /* everybody is done with the barriers */
     sv_clear<NT, H>(t);
   }
@@ -772,7 +453,7 @@ const char *sv_start_teams(const kx_grid &grid, const sv_params &p, unsigned tea
 const char *sv_start_merge(const sv_params &p, void *stream) {
   const unsigned units = (unsigned)(p.batch * p.cut.groups * p.cut.tiles8), room = p.blocks + p.blocks / 4;
   const unsigned teams = p.fixed_tiles || 8 * units <= room ? 8 : 4 * units <= room ? 4 : 2 * units <= room ? 2 : 1;
-  const kx_grid grid = {(unsigned)(p.batch * p.cut.groups), (unsigned)p.cut.tiles8 * teams, MERGE_THREADS, MERGE_STATS + 64 * teams, true, stream};
+  const kx_grid grid = {(unsigned)(p.batch * p.cut.groups), (unsigned)p.cut.tiles8 * teams, MERGE_THREADS, MERGE_STATS + 64 * teams, true, stream, false};
   return p.one ? sv_start_teams<true>(grid, p, teams, units <= room) : sv_start_teams<false>(grid, p, teams, units <= room);
 }
 
@@ -789,6 +470,7 @@ sv_params sv_fill(kvk_kind kind, const kvk_problem *x, const kvk_options *o, voi
   p.kv = x->kv;
   p.q_stride = 2 * x->q_row_stride;
   p.kv_stride = 2 * x->kv_row_stride;
+  p.kv_step = (uint32_t)p.kv_stride;
   p.indptr = x->indptr;
   p.mask_indptr = x->mask_indptr;
   p.slots = x->slots;
@@ -798,7 +480,8 @@ sv_params sv_fill(kvk_kind kind, const kvk_problem *x, const kvk_options *o, voi
   p.lse = x->lse;
   p.part_out = (uint16_t *)workspace;
   p.part_lse = (float *)((char *)workspace + kvk_most_partials(&p.cut, x, o) * (uint64_t)p.cut.tiles8 * 8 * 2 * KVK_LATENT);
-  p.scale_log2 = x->scale * 1.44269504088896341f;
+  /* never 0: what is hidden is -inf only after it was multiplied */
+  p.scale_log2 = x->scale == 0 ? 1e-30f : x->scale * 1.44269504088896341f;
   p.batch = x->batch;
   p.queries = x->queries;
   p.heads = x->heads;
@@ -821,7 +504,7 @@ sv_params sv_fill(kvk_kind kind, const kvk_problem *x, const kvk_options *o, voi
 extern "C" const char *KX_NAME(split)(kvk_kind kind, const kvk_problem *problem, const kvk_options *options,
                                       void *workspace, void *stream) {
   const sv_params p = sv_fill(kind, problem, options, workspace);
-  const kx_grid grid = {p.aligned ? (unsigned)p.cut.groups : p.blocks, p.aligned ? p.workers : 1, KVK_SPLIT_THREADS, 0, false, stream};
+  const kx_grid grid = {p.aligned ? (unsigned)p.cut.groups : p.blocks, p.aligned ? p.workers : 1, KVK_SPLIT_THREADS, 0, false, stream, false};
   const char *failed = p.tile_keys == 2 * KVK_TILE ? sv_start_units<2>(kind, grid, p) : sv_start_units<1>(kind, grid, p);
   return failed ? failed : sv_start_merge(p, stream);
 }

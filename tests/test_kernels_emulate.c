@@ -95,22 +95,48 @@ static void trees(void) {
                                  .mask = tree % 2 ? KVK_MASK_FULL : KVK_MASK_TREE, .poison = true, .seed = 60u + (unsigned)tree}, 3);
 }
 
-static void big_logits(void) {
+static void big_logits(void) { /* maxima that rise: of whole units, and of those that score warps share out */
+  for (int heads = 4; heads <= 5; heads++)
+    all_kernels(&(kvk_case_spec){.batch = 1, .prefix = (uint64_t[]){70}, .queries = 9, .heads = heads, .slots = KVK_SLOTS_RANDOM, .tree = KVK_TREE_RANDOM,
+                                 .mask = KVK_MASK_BITS, .magnitude = 2, .poison = true, .seed = 72}, 2);
   all_kernels(&(kvk_case_spec){.batch = 1, .prefix = (uint64_t[]){100}, .queries = 3, .heads = 2, .slots = KVK_SLOTS_RANDOM, .tree = KVK_TREE_RANDOM,
                                .mask = KVK_MASK_TREE, .magnitude = 2, .poison = true, .seed = 71}, 3);
+}
+
+/* A scale that is negative turns the order of logits around, one of 0 makes all alike; what is hidden stays hidden. */
+static void odd_scales(void) {
+  static const float scale[] = {-0.07f, 0};
+  for (size_t i = 0; i < 4; i++) {
+    kvk_case c;
+    kv_error err = {0};
+    CU_ASSERT_EQUAL_FATAL(kvk_case_make(&(kvk_case_spec){.batch = 1, .prefix = (uint64_t[]){40}, .queries = 9, .heads = i < 2 ? 1 : 5, .slots = KVK_SLOTS_RANDOM,
+                          .tree = KVK_TREE_RANDOM, .mask = KVK_MASK_TREE, .poison = true, .seed = 75 + i}, &c, &err), KV_OK);
+    c.problem.scale = scale[i % 2];
+    reference r = refer(&c);
+    const kvk_tolerance t = kvk_default_tolerance(0.6, 1);
+    kvk_options o = kvk_default_options(2, 9, 0);
+    for (size_t k = 0; k < 4; k++) expect(kinds[k], &c, &o, 0, &r, &t);
+    o.smem_limit = KVK_SMEM_LIMIT;
+    expect(KVK_SPLIT_VERIFY, &c, &o, 0, &r, &t);
+    free(r.out);
+    free(r.lse);
+    kvk_case_free(&c);
+  }
 }
 
 /* Logits near -10000 and +10000, NaN and infinities where the reference has them. */
 static void hard_values(void) {
   static const struct { float q, k; int at; } hard[] = {{-370, 370, 530}, {370, 370, 530}, {0.1f, NAN, 560}, {0.1f, INFINITY, 560}};
-  for (size_t i = 0; i < sizeof hard / sizeof *hard; i++) {
+  for (size_t n = 0; n < 2 * sizeof hard / sizeof *hard; n++) {
+    const size_t i = n / 2;
+    const int heads = n % 2 ? 15 : 2; /* one unit of query rows, and six */
     kvk_case c;
     kv_error err = {0};
-    CU_ASSERT_EQUAL_FATAL(kvk_case_make(&(kvk_case_spec){.batch = 1, .prefix = (uint64_t[]){70}, .queries = 3, .heads = 2, .slots = KVK_SLOTS_RANDOM,
+    CU_ASSERT_EQUAL_FATAL(kvk_case_make(&(kvk_case_spec){.batch = 1, .prefix = (uint64_t[]){70}, .queries = 3, .heads = heads, .slots = KVK_SLOTS_RANDOM,
                           .tree = KVK_TREE_RANDOM, .mask = KVK_MASK_TREE, .seed = 80 + i}, &c, &err), KV_OK);
     for (int64_t r = 0; r < c.pool_rows && i < 2; r++) c.kv[r * 576 + hard[i].at] = kvk_to_bf16(hard[i].k);
     if (i >= 2) c.kv[(int64_t)c.slots[33] * 576 + hard[i].at] = kvk_to_bf16(hard[i].k);
-    for (int r = 0; r < 6; r++) c.q[r * 576 + hard[i].at] = kvk_to_bf16(hard[i].q);
+    for (int r = 0; r < 3 * heads; r++) c.q[r * 576 + hard[i].at] = kvk_to_bf16(hard[i].q);
     reference r = refer(&c);
     const kvk_tolerance t = kvk_default_tolerance(0.6, i < 2 ? 10000 : 1);
     const kvk_options o = kvk_default_options(2, 9, 0);
@@ -221,6 +247,7 @@ void suite_kernels_emulate(void) {
                                        {"ragged batches", batches},
                                        {"trees", trees},
                                        {"peaked softmax", big_logits},
+                                       {"odd scales", odd_scales},
                                        {"hard logits, NaN, infinities", hard_values},
                                        {"masks and order change no bit", masks_and_order},
                                        {"the batch changes no bit", batch_invariance},

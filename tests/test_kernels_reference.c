@@ -165,6 +165,11 @@ static void refusing(void) {
   CU_ASSERT_EQUAL(checked(KVK_EXTEND_SERIAL_64, 1, 9, 8, 512, 120), KV_ERR_USAGE);
   CU_ASSERT_EQUAL(checked(KVK_EXTEND_SERIAL_32, 1, 9, 8, 512, 120), KV_OK);
   CU_ASSERT_EQUAL(checked(KVK_KINDS, 1, 9, 8, 512, 90), KV_ERR_USAGE);
+  const kvk_problem far = {.batch = 1, .queries = 9, .heads = 8, .latent = 512, .rope = 64, .q_row_stride = 576, .kv_row_stride = ((int64_t)1 << 30) + 8};
+  const kvk_options o = kvk_default_options(132, 9, 0);
+  kv_error err = {0};
+  CU_ASSERT_EQUAL(kvk_check(KVK_SPLIT_VERIFY, &far, &o, &err), KV_ERR_USAGE);
+  CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "row stride"));
 }
 
 static void cutting(void) { /* 72 rows: two groups of 36; 144: three of 48; 576: twelve of 48; per head: a group a head */
@@ -192,7 +197,7 @@ static void describing(void) {
   CU_ASSERT_EQUAL(s.tiles_per_block, 2);
   CU_ASSERT_EQUAL(s.tile_tokens, 32);
   CU_ASSERT_EQUAL(s.partials, 128 * 36);
-  CU_ASSERT_EQUAL(s.smem, 221080);
+  CU_ASSERT_EQUAL(s.smem, 223016);
   CU_ASSERT_DOUBLE_EQUAL(s.unique_kv_bytes, 4096.0 * 1152, 0.5);
   CU_ASSERT_DOUBLE_EQUAL(s.useful_flops, 2.0 * 72 * 4096 * 1088, 0.5);
   CU_ASSERT_DOUBLE_EQUAL(s.mma_flops, 2 * 256.0 * 68 * 5 * 4096, 0.5);
@@ -213,7 +218,7 @@ static void describing(void) {
   CU_ASSERT_EQUAL(kvk_describe(KVK_SPLIT_VERIFY, &p, &o, &prefix, &s, &err), KV_OK);
   CU_ASSERT_EQUAL(s.tiles, 512);
   CU_ASSERT_EQUAL(s.tiles_per_block, 4);
-  CU_ASSERT_EQUAL(s.smem, 92560);
+  CU_ASSERT_EQUAL(s.smem, 93472);
   CU_ASSERT_DOUBLE_EQUAL(s.mma_flops, 512.0 * 68 * 5 * 4096, 0.5);
   CU_ASSERT_EQUAL(kvk_describe(KVK_EXTEND_SERIAL_64, &p, &o, &prefix, &s, &err), KV_OK);
   CU_ASSERT_EQUAL(s.tiles, 8 * 64);
