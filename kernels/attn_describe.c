@@ -42,8 +42,8 @@ static void describe_extend(const kvk_problem *p, const uint64_t *prefix, uint64
   s->stages = 1;
   s->row_groups = (uint64_t)p->heads;
   s->launches = 1;
-  /* V's columns are K's: a tile of 37 or 74 KB is still in the L1 when they are loaded (counted on an H200: 1.00 and 1.01 of this) */
-  s->link_bytes = heads * keys * (KVK_ROW_BYTES + 4.0) + p->batch * heads * p->queries * (double)KVK_ROW_BYTES + s->output_bytes;
+  /* V's columns are K's, but the L1 that the launch leaves does not hold a tile (counted on an H200: 1.00 and 0.97 of this) */
+  s->link_bytes = heads * keys * (KVK_ROW_BYTES + 2.0 * KVK_LATENT + 4) + p->batch * heads * p->queries * (double)KVK_ROW_BYTES + s->output_bytes;
   const double tiles = (double)s->tiles, weights = 32.0 * (double)bn * 2;
   s->smem_write_bytes = tiles * ((double)bn * (2.0 * 2 * KVK_LATENT + 2 * KVK_ROPE) + weights) + (double)s->blocks * q_bytes;
   s->smem_read_bytes = tiles * (8 * q_bytes + 8.0 * 8 * KVK_ROW_BYTES + 8 * weights + (double)bn * 2 * KVK_LATENT);
@@ -103,7 +103,7 @@ static kv_status count_pieces(const kvk_problem *p, const kvk_options *o, const 
   return KV_OK;
 }
 
-/* split_verify.cu: sv_score_tile() of 4 warps, sv_multiply_v() of 4 warps, sv_fetch_tile(); then the merge. */
+/* split_scores.h: sv_score_tile() of 4 warps; split_verify.cu: sv_value_tile() of 4 warps, sv_fetch(); then the merge. */
 static void describe_split(kvk_kind kind, const kvk_problem *p, const kvk_groups *g, const split_list *l, uint64_t segments,
                            kvk_structure *s) {
   const double nt = g->tiles8, tiles = (double)s->tiles, parts = (double)segments, keys = (double)l->keys, halves = keys / KVK_TILE;
@@ -120,10 +120,12 @@ static void describe_split(kvk_kind kind, const kvk_problem *p, const kvk_groups
   s->launches = 2;
   s->partial_bytes = parts * 8 * nt * (2.0 * KVK_LATENT + 4);
   s->link_bytes = (loads ? tiles * (tile_bytes + 4 * keys) : 0) + parts * g->group_rows * KVK_ROW_BYTES + 2 * s->partial_bytes + s->output_bytes;
-  s->smem_write_bytes = tiles * ((loads ? tile_bytes : 0) + (works ? halves * (3 * 512 + 256) * nt : 0)) + parts * 8 * nt * KVK_ROW_BYTES;
-  s->smem_read_bytes = works ? tiles * (tile_bytes + keys * 2.0 * KVK_LATENT + halves * (3 * 512 + 4 * 256) * nt) + parts * 8 * nt * KVK_ROW_BYTES : 0;
+  const double sent = 512.0 * KVK_EXCHANGED((unsigned)g->tiles8), taken = sent + (g->tiles8 == 5 && !wide ? 4 * 512 : 0); /* by two warps for nothing */
+  s->smem_write_bytes = tiles * ((loads ? tile_bytes : 0) + (works ? halves * (sent + 256 * nt) : 0)) + parts * 8 * nt * KVK_ROW_BYTES;
+  s->smem_read_bytes = works ? tiles * (tile_bytes + keys * 2.0 * KVK_LATENT + halves * (taken + 4 * 256 * nt)) + parts * 8 * nt * KVK_ROW_BYTES : 0;
   s->mma_flops = works ? halves * tiles * (4 * 9 + 4 * 8) * nt * MMA_FLOPS : 0;
-  s->exponentials = works ? tiles * halves * 128 * (g->tiles8 > 4 ? 8 : 4) : 0;
+  const double extra = g->tiles8 == 6 || (g->tiles8 == 5 && !wide) ? 2 : g->tiles8 == 5 ? 1 : 0; /* of rows that warps share out */
+  s->exponentials = works ? tiles * halves * 128 * (4 + extra) : 0;
   s->barriers_per_tile = 1; /* beside 3 mbarrier phases */
   (void)p;
 }

@@ -439,7 +439,8 @@ KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, sv_scores<N
   sv_send<NT, H>(w, at, s);
   kx_bar_sync(1, 128);
   /* asked early, for an answer takes some 40 cycles */
-  const bool free = i < 2 || kx_mbar_test(unused, (i / 2 - 1) & 1), there = after.more && kx_mbar_test(after.full, after.lap);
+  const bool free = i < 2 || kx_mbar_test(unused, (i / 2 - 1) & 1);
+  const bool there = after.more && kx_mbar_test(after.full, after.lap);
   sv_receive<NT, H>(w, at, 1, v);
   sv_receive<NT, H>(w, at, 2, u);
   sv_receive_extra<NT, H, 0, 2>(w, at, extra);
@@ -454,12 +455,14 @@ KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, sv_scores<N
   if (!LAST) sv_load_keys<NT, H, O::B, O::C>(w, next, a);
   sv_add<NT, H>(x, v);
   sv_sum_extra<NT, H>(x, extra);
-  if (KX_RARE(i >= w.plain)) sv_hide<NT, H>(p, t, w.quarter, sv_shift<NT, H, ONE>(t, w) + (int32_t)(i * H * KVK_TILE), x);
+  if (KX_RARE(i >= w.plain))
+    sv_hide<NT, H>(p, t, w.quarter, sv_shift<NT, H, ONE>(t, w) + (int32_t)(i * H * KVK_TILE), x);
   if (!LAST) sv_multiply_q<NT, H, O::B, O::C>(w, a, s);
   if (!LAST) sv_load_keys<NT, H, O::C, O::D>(w, next, a);
   sv_weigh<NT, H>(p.scale_log2, w, x, e);
   const bool over = sv_over<NT, H>(e);
-  if (KX_RARE(!free)) kx_mbar_wait(unused, (i / 2 - 1) & 1);
+  if (KX_RARE(!free))
+    kx_mbar_wait(unused, (i / 2 - 1) & 1);
   if (KX_RARE(over)) {
     sv_raise<NT, H>(p.scale_log2, t, w, i, x);
     sv_weigh<NT, H>(p.scale_log2, w, x, e);
@@ -473,7 +476,8 @@ KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, sv_scores<N
   kx_mbar_arrive(t.smem + L::ready + 8 * (i & 1));
   if (!LAST && after.more) { /* its keys come while the last products run; both ways have these, which was 4 % faster than one for both */
     uint32_t first[K_STEPS][H][4];
-    if (KX_RARE(!there)) kx_mbar_wait(after.full, after.lap);
+    if (KX_RARE(!there))
+      kx_mbar_wait(after.full, after.lap);
     sv_load_keys<NT, H, 0, O::A>(w, after.tile, first);
     sv_multiply_q<NT, H, O::D, K_STEPS>(w, a, s);
 #pragma unroll

@@ -153,7 +153,8 @@ KX_DEVICE void sv_value_tile(const sv_thread &t, sv_values<NT> &v, const sv_plac
       if (NT % 2) kx_ldmatrix2_trans(b[NT - 1], last + half);
     }
     if (n < 8 * H) kx_ldmatrix4_trans(a[n % AHEAD], sv_step(from, (uint32_t)(n % 8)) + (uint32_t)(n / 8) * STAGE);
-    if (done == -1 && KX_RARE(flags.x | flags.y | flags.z | flags.w)) sv_shrink<NT, H>(t, v, i, flags);
+    if (done == -1 && KX_RARE(flags.x | flags.y | flags.z | flags.w))
+      sv_shrink<NT, H>(t, v, i, flags);
   }
 }
 
@@ -192,7 +193,8 @@ KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_se
   } while (++first < L::stages - L::q_stages && first < seg.tiles);
   kx_mbar_wait(t.smem + L::q_taken, 0);
 #pragma unroll 1
-  for (; first < L::stages && first < seg.tiles; first++) sv_fetch<NT, H, MODE, ONE>(p, t, seg, rows, first, first);
+  for (; first < L::stages && first < seg.tiles; first++)
+    sv_fetch<NT, H, MODE, ONE>(p, t, seg, rows, first, first);
 #pragma unroll
   for (int m = 0; m < 8; m++)
 #pragma unroll

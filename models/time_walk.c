@@ -11,9 +11,9 @@
 /* ---- hints ---- */
 
 enum { MOST_RULES = 128, MOST_PATH = 400000, WORD = 64, TEXT = 200 };
-typedef enum rule_kind { TAKE, SKIP, NTH, TURNS, LOOP, LOAD, AWAIT, POST, LAND, CLASH, RULE_KINDS } rule_kind;
-static const char *const rule_names[RULE_KINDS] = {"take", "skip",  "nth",  "turns", "loop",
-                                                   "load", "await", "post", "land",  "clash"};
+typedef enum rule_kind { TAKE, SKIP, RARE, NTH, TURNS, LOOP, LOAD, AWAIT, POST, LAND, CLASH, RULE_KINDS } rule_kind;
+static const char *const rule_names[RULE_KINDS] = {"take", "skip",  "rare", "nth",  "turns", "loop",
+                                                   "load", "await", "post", "land", "clash"};
 static const bool rule_has_word[RULE_KINDS] = {[NTH] = true,  [TURNS] = true, [LOAD] = true, [AWAIT] = true,
                                                [POST] = true, [LAND] = true,  [CLASH] = true};
 
@@ -131,11 +131,21 @@ static bool leads_to_loop(walker *w, size_t at) {
   return behind;
 }
 
+/* Whether code that seldom runs begins there: within a few instructions, for the assembler mixes them with others. */
+static bool rare_from(walker *w, size_t at) {
+  for (size_t i = at; i < at + 4 && i < w->sass.n; i++) {
+    if (rule_for(w, i, 1u << RARE)) return true;
+    if (w->sass.line[i].target != KVM_SASS_NOWHERE) return false;
+  }
+  return false;
+}
+
 /* Whether a guarded branch or EXIT is taken. */
 static bool taken(walker *w, size_t at) {
   if (w->tile == SIZE_MAX && w->sass.line[at].target != KVM_SASS_NOWHERE && is_of_loop(w, at)) return leads_to_loop(w, at);
   rule *r = rule_for(w, at, 1u << TAKE | 1u << SKIP | 1u << NTH);
-  return r && (r->kind == TAKE || (r->kind == NTH && ++r->used == strtoul(r->word, NULL, 10)));
+  if (!r) return w->sass.line[at].target != KVM_SASS_NOWHERE && rare_from(w, at + 1);
+  return r->kind == TAKE || (r->kind == NTH && ++r->used == strtoul(r->word, NULL, 10));
 }
 
 static size_t next_line(walker *w, size_t at) {
@@ -209,14 +219,16 @@ static void add_clash(walker *w, size_t line, const char *plain, char *word, siz
 static kv_status find_word(walker *w, size_t line, char *word, size_t size) {
   const char *op = kvm_sass_operation(w->sass.line[line].text),
              *plain = kvm_sass_word(w->sass.line[line].text);
-  bool waits = !strncmp(op, "SYNCS.PHASECHK", 14) && strstr(op, "TRYWAIT");
+  bool asks = !strncmp(op, "SYNCS.PHASECHK", 14);
+  /* one that only asks stands for the wait behind it where a hint names its mbarrier */
+  bool waits = asks && (strstr(op, "TRYWAIT") || rule_for(w, line, 1u << AWAIT));
   rule_kind kind = !strncmp(plain, "ldg", 3) || !strncmp(plain, "cp", 2) ? LOAD
                    : waits                                               ? AWAIT
                    : !strncmp(op, "SYNCS.ARRIVE", 12)                    ? POST
                    : !strncmp(op, "ARRIVES.LDGSTSBAR", 17)               ? LAND
                                                                          : RULE_KINDS;
   word[0] = '\0';
-  if (!waits && !strncmp(op, "SYNCS.PHASECHK", 14)) (void)snprintf(word, size, "ask");
+  if (asks && !waits) (void)snprintf(word, size, "ask");
   if (!strncmp(plain, "bar", 3)) barrier_word(op, word, size);
   if (kind != LOAD) add_clash(w, line, plain, word, size);
   if (kind == RULE_KINDS || !strncmp(op, "LDL", 3)) return KV_OK;
@@ -224,6 +236,10 @@ static kv_status find_word(walker *w, size_t line, char *word, size_t size) {
   if (!r) return lost(w, line, kind == LOAD ? "no `load` says what it finds" : "no hint names its mbarrier");
   char where[WORD];
   word_in_turn(r, where, sizeof where);
+  if (kind == AWAIT && !strcmp(where, "ask")) {
+    (void)snprintf(word, size, "ask");
+    return KV_OK;
+  }
   if (kind == LOAD) (void)snprintf(word, size, "%.*s.%.40s", (int)strcspn(plain, "."), plain, where);
   else (void)snprintf(word, size, "%s.%.40s", rule_names[kind], where);
   if (kind == LOAD) add_clash(w, line, plain, word, size);

@@ -9,6 +9,8 @@
  *     function = TEXT          walk the first function whose name has this in it
  *     take  = TEXT             a forward branch or exit of a source line with TEXT in it is taken; without a hint none is
  *     skip  = TEXT             it is not (ahead of a broader `take`)
+ *     rare  = TEXT             code of a source line with TEXT in it seldom runs: a branch ahead of it jumps over it, whatever else
+ *                              is said of none (where a compiler may leave such code in the way or put it elsewhere)
  *     nth   = N TEXT           of several there the N-th that the path comes to is
  *     turns = N TEXT           a loop closed there makes N turns (1)
  *     loop  = TEXT             the loop over tiles: what comes before is `begin`, one turn `tile`, what follows `end`;
@@ -18,7 +20,8 @@
  *                              (words of the four below may take turns too); row@32: of the first 32 loads alone,
  *                              a later hint tells of the others (where a compiler gives two calls one line)
  *     clash = N TEXT           shared memory: lanes that want one bank (1); cp.async: passes (time_program.h)
- *     await = ID/N[-C] TEXT, post = ID TEXT, land = ID TEXT        an mbarrier's wait, arrival, arrival of copies
+ *     await = ID/N[-C] TEXT, post = ID TEXT, land = ID TEXT        an mbarrier's wait, arrival, arrival of copies; an instruction
+ *                              that only asks is taken for the wait behind it; await = ask TEXT: what it waits for is there
  *
  * The first hint that fits counts. A load or an mbarrier without a hint is an error that names its source, so that an
  * edit of the kernel cannot go by unseen.

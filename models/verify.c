@@ -145,16 +145,18 @@ double kvm_ridge(const kvm_roofs *roofs) {
  * tests/test_kernels_model.c holds them together. extend_serial: each of 8 warps reads all of Q, 8 keys (of
  * tiles of 32 two warps the same ones), its 64 columns of V, and all weights. split_verify and split_per_head
  * are one kernel: 4 warps read a quarter of K each, 4 others a quarter of V; of a score's partial sums 3
- * cross the warps (12 B written and read), its weight (2 B) is written once and read by 4. */
+ * cross the warps (12 B written and read), or 4 of units 4 and 5, its weight (2 B) is written once and read by 4. */
+#define EXCHANGED(units) ((units) < 4 ? 3 * (units) : 4 * (units) - 4) /* 512 B each, for 16 keys */
 #define SPLIT_SHARED(wide, units)                                                                            \
-  ((wide) ? 5 * 32 * 1152 + 6272 * (units) + 1024 * ((units) | 1) + 280 : 4 * 16 * 1152 + 3712 * (units) + 272)
+  ((wide) ? 5 * 32 * 1152 + 2048 * EXCHANGED(units) + 1152 * (units) + 168                                   \
+          : 4 * 16 * 1152 + 1024 * EXCHANGED(units) + 640 * (units) + 160)
 /* split_verify.cu is one kernel: only how query rows are grouped differs, and where a block may have 227 KB it takes
  * tiles of 32 keys. Registers as compiled for sm_90. */
 #define SPLIT_KERNEL(wide, registers_, units)                                                                \
   .split = true, .even = true, .block_rows = 48, .pad_rows = 8, .missing_units = 4,                          \
   .min_tiles = (wide) ? 2 : 4, .launched_per_sm = 1, .tile_tokens = (wide) ? 32 : 16,                        \
   .stages = (wide) ? 5 : 4, .threads = 256, .registers = (registers_),                                       \
-  .shared_bytes = SPLIT_SHARED(wide, units), .k_reads = 1, .v_reads = 1, .score_bytes = 34, .index_bytes = 4
+  .shared_bytes = SPLIT_SHARED(wide, units), .k_reads = 1, .v_reads = 1, .score_bytes = (8 * EXCHANGED(units) + (units) / 2) / (units) + 10, .index_bytes = 4
 kvm_structure kvm_kernel(unsigned which, int sm) {
   bool wide = within((uint64_t)sm, 90, 109), small = sm == 86 || sm == 89 || (sm >= 120 && sm <= 129);
   uint32_t tile = small ? 32 : 64;
@@ -170,7 +172,6 @@ kvm_structure kvm_kernel(unsigned which, int sm) {
        .registers = 255,
        .shared_bytes = 32 * 1152 + tile * 1024 + 32 * tile * 2 + 9 * 32 * 4,
        .kv_apart = true,
-       .v_in_l1 = true,
        .through_registers = true,
        .word_loads = 4,
        .k_reads = 64 / tile,
@@ -181,11 +182,11 @@ kvm_structure kvm_kernel(unsigned which, int sm) {
       {.name = "split_per_head",
        .description = "the prefix split over the GPU, but every head reads each row again",
        .grid = KVM_GRID_PER_HEAD,
-       SPLIT_KERNEL(wide, wide ? 174 : 135, 2)},
+       SPLIT_KERNEL(wide, wide ? 162 : 128, 2)},
       {.name = "split_verify",
        .description = "the prefix split over the GPU, each row shared by all queries and heads of a block",
        .grid = KVM_GRID_PACKED,
-       SPLIT_KERNEL(wide, wide ? 253 : 255, 6)},
+       SPLIT_KERNEL(wide, wide ? 254 : 250, 6)},
       {.name = "merge_state",
        .description = "merges two partial results by their log-sum-exps",
        .grid = KVM_GRID_ELEMENTS,

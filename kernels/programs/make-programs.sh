@@ -52,19 +52,19 @@ merge() { # TEAMS AT_ONCE BLOCKS ROOM
     $drop" "$here/merge.hints"
 }
 
-# halves: tiles of 16 keys, or of 32 where a block has the shared memory; units of 8 query rows; score warps 1 to 3 that own as
-# many units as warp 0, and that own one less
+# halves: tiles of 16 keys, or of 32 where a block has the shared memory; units of 8 query rows; score warps 1 to 3 that have a
+# whole unit of their own, and that have none
 split() { # NAME DESCRIPTION HALVES UNITS OWNERS OTHERS
   drop=
   if [ "$5" = 0 ]; then drop="$drop;/^;owners/,/^;end/d"; fi
   if [ "$6" = 0 ]; then drop="$drop;/^;others/,/^;end/d"; fi
-  clash=1
-  while [ "$3" = 1 ] && [ "$clash" -lt 8 ] && [ $(($4 % (2 * clash))) = 0 ]; do clash=$((2 * clash)); done
   stages=$((3 + $3 * ($3 == 2) + ($3 == 1)))
   key=$1_$4
+  free=2/4-8
+  if [ "$3$4" = 21 ]; then free=$free,0/4; fi
   if [ "$3" = 1 ]; then key=$1_16_$4; fi
   program split_verify "sv_kernelILi${4}ELi${3}ELi0ELb1E" "$key" "s/@NAME@/$1/g; s/@DESCRIPTION@/$2/; s/@UNITS@/$4/g; s/@HALVES@/$3/g
-    s/@KEYS@/$((16 * $3))/g; s/@STAGES@/$stages/; s/@BEFORE@/$((2 * $3 - 1))/; s/@AFTER@/$((3 - $3))/; s/@LEAST@/$((4 / $3))/; s/@CLASH@/$clash/
+    s/@KEYS@/$((16 * $3))/g; s/@STAGES@/$stages/; s/@BEFORE@/$((2 * $3 - 1))/; s/@AFTER@/$((3 - $3))/; s/@LEAST@/$((4 / $3))/; s#@FREE@#$free#
     s/@OWNERS@/$5/; s/@OTHERS@/$6/; s/@TURNS@/$((($4 + 1) / 2))/; s/@SHARED@/$(smem "$3" "$4")/$drop" split "$work/merges"
 }
 listing split_verify
@@ -78,6 +78,6 @@ done <<EOF
 1 0 3
 2 1 2
 3 2 1
-5 0 3
-6 1 2
+5 3 0
+6 3 0
 EOF
