@@ -58,7 +58,15 @@ $(B)/gpu-tests: $(B)/tests/gpu_attention.o $(B)/tests/gpu_device.o $(B)/tests/gp
 $(B)/gpu-bench-attn: $(B)/tests/gpu_bench.o $(B)/tests/gpu_device.o $(B)/tests/gpu_flush.cu.o $(LIB)
 	$(CC) $(LDFLAGS_ALL) $^ $(KERNELLIBS) -lm -o $@
 
--include $(wildcard $(B)/tests/gpu_*.d)
+# Beside SGLang's own kernel (tests/peer/README.md); libkvroof's statistics need GSL, which such a machine may lack.
+PEEROBJ := $(patsubst tests/%.c,$(B)/tests/%.o,$(wildcard tests/peer/*.c))
+$(PEEROBJ): $(B)/tests/peer/%.o: tests/peer/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS_ALL) -Itests/peer $(CUDAINC) $(CFLAGS_ALL) -MMD -MP -c $< -o $@
+$(B)/gpu-peer-triton: $(PEEROBJ) $(LIB)
+	$(CC) $(LDFLAGS_ALL) $^ $(KERNELLIBS) -Wl,-Bstatic $(filter-out -lm,$(shell $(PKGCONFIG) --libs gsl)) -Wl,-Bdynamic -lm -o $@
+
+-include $(wildcard $(B)/tests/gpu_*.d $(B)/tests/peer/*.d)
 
 .PHONY: test-gpu gpu-programs
 gpu-programs: $(GPUPROGS)
