@@ -149,6 +149,41 @@ static void loads_of_one_line_are_told_apart(void) {
   free(text);
 }
 
+/* Rare code, left in the way (a branch jumps over it) or put elsewhere (a branch would lead there); asking stands for the wait behind it. */
+static void rare_code_is_left_out(void) {
+  kv_status st;
+  char hints[2000];
+  write_kernel();
+  start_listing(".text._Z4minev:\n"); /* in place of that kernel's */
+  label(".L_x_1");
+  listed(8, "SYNCS.PHASECHK.TRANS64 P0, [R5+URZ+0x90], R6", 4, 0, 0);
+  listed(10, "@P1 BRA `(.L_x_2)", 5, 7, 0);
+  listed(1, "IADD3 R1, R1, 0x1, RZ", 4, 7, 0);
+  listed(7, "STS [R9], R1", 4, 7, 0);
+  label(".L_x_2");
+  listed(9, "HMMA.16816.F32.BF16 R8, R4, R6, R8", 6, 7, 0);
+  listed(10, "@P2 BRA `(.L_x_3)", 5, 7, 0);
+  listed(6, "@P3 BRA `(.L_x_1)", 5, 7, 0);
+  listed(0, "EXIT", 5, 7, 0);
+  label(".L_x_3");
+  listed(7, "STS [R9], R2", 4, 7, 0);
+  listed(0, "EXIT", 5, 7, 0);
+  (void)fclose(listing_file);
+  for (int asked = 0; asked < 2; asked++) {
+    (void)snprintf(hints, sizeof hints, "%s[warps all]\ncount = 2\nrare = repair()\nloop = for (int i = 0; i < tiles\n%s", head,
+                   asked ? "await = 0/1 wait(full)\n" : "");
+    kv_error err = {KV_OK, ""};
+    char *text = walked(hints, &st, &err);
+    CU_ASSERT_EQUAL(st, KV_OK);
+    if (st) printf("%s\n", err.text);
+    const char *tile = text ? strstr(text, "tile ") : NULL;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(tile);
+    CU_ASSERT(strstr(tile, "mma") && !strstr(tile, "sts"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(tile, asked ? "await.0/1" : "ask"));
+    free(text);
+  }
+}
+
 static void bank_conflicts_are_told(void) {
   char hints[2000];
   kv_status st;
@@ -412,7 +447,8 @@ void suite_time_walk(void) {
                                        {"guards", a_guard_leads_into_the_loop},
                                        {"open ends", what_the_hints_leave_open_is_named},
                                        {"loads of one line", loads_of_one_line_are_told_apart},
-                                        {"bank conflicts", bank_conflicts_are_told},
+                                        {"rare code", rare_code_is_left_out},
+                                       {"bank conflicts", bank_conflicts_are_told},
                                        {"branches", branches_and_asking_cost_what_they_cost},
                                        {"hops", arrivals_hop},
                                        {"last tiles", the_last_tile_may_stand_apart},

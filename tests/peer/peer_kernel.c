@@ -187,7 +187,7 @@ kv_status peer_ours_prepare(peer_ours *o, kv_error *err) {
   cudaStream_t stream = NULL;
   CUgraphNode node = NULL;
   peer_ours_close(o);
-  if (!o->least_l1) return KV_OK;
+  if (!o->more_l1) return KV_OK;
   kv_status st = find_driver(err);
   if (st) return st;
   if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess ||
@@ -203,17 +203,18 @@ kv_status peer_ours_prepare(peer_ours *o, kv_error *err) {
   return st;
 }
 
-static kv_status launch_carved(peer_ours *o, void *stream, kv_error *err) {
+static kv_status launch_uncarved(peer_ours *o, void *stream, kv_error *err) {
   const CUDA_KERNEL_NODE_PARAMS *n = &o->launch;
-  CUlaunchAttribute most = {.id = CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, .value = {.sharedMemCarveout = CU_SHAREDMEM_CARVEOUT_MAX_SHARED}};
+  CUlaunchAttribute any = {.id = CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT};
+  any.value.sharedMemCarveout = (unsigned)CU_SHAREDMEM_CARVEOUT_DEFAULT;
   const CUlaunchConfig config = {.gridDimX = n->gridDimX, .gridDimY = n->gridDimY, .gridDimZ = n->gridDimZ,
                                  .blockDimX = n->blockDimX, .blockDimY = n->blockDimY, .blockDimZ = n->blockDimZ,
-                                 .sharedMemBytes = n->sharedMemBytes, .hStream = (CUstream)stream, .attrs = &most, .numAttrs = 1};
+                                 .sharedMemBytes = n->sharedMemBytes, .hStream = (CUstream)stream, .attrs = &any, .numAttrs = 1};
   return driver_status(driver.launch(&config, n->func ? n->func : (CUfunction)n->kern, n->kernelParams, NULL), kvk_kind_name(o->kind), err);
 }
 
 kv_status peer_ours_enqueue(void *self, void *stream, kv_error *err) {
   peer_ours *o = self;
-  if (o->least_l1) return launch_carved(o, stream, err);
+  if (o->more_l1) return launch_uncarved(o, stream, err);
   return kvk_launch(o->kind, o->problem, o->options, NULL, 0, stream, err);
 }

@@ -58,12 +58,12 @@ typedef struct peer_ours {
   kvk_kind kind;
   const kvk_problem *problem;
   const kvk_options *options;
-  bool least_l1; /* launched with the most shared memory an SM */
+  bool more_l1; /* launched without kvk_launch()'s wish for the least L1 */
   CUgraph graph;
   CUDA_KERNEL_NODE_PARAMS launch;
 } peer_ours;
 
-/* With least_l1: learns what kvk_launch() launches now, by capturing it; again after every change of the problem. */
+/* With more_l1: learns what kvk_launch() launches now, by capturing it; again after every change of the problem. */
 kv_status peer_ours_prepare(peer_ours *ours, kv_error *err);
 void peer_ours_close(peer_ours *ours);
 /* A kvk_enqueue; self is a peer_ours. */
