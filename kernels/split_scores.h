@@ -43,11 +43,11 @@ struct sv_scores {
   uint32_t q[K_STEPS][NT][2];
   float sum[4], top[4]; /* of query rows 2t and 2t + 1 of the whole unit, of the extra pair; top on the scale of base-2 logarithms */
   uint32_t quarter;
-  uint32_t latent, rope;                    /* where this lane's rows of the warp's columns lie in a tile */
+  uint32_t latent, rope;                          /* where this lane's rows of the warp's columns lie in a tile */
   uint32_t send, send_extra, take[3], take_extra; /* in the exchange: to others, and from the n-th other */
-  uint32_t plain; /* tiles that all rows see */
-  int32_t shift;  /* see sv_shift */
   uint32_t put, put_extra;                        /* weights */
+  uint32_t plain;                                 /* tiles that all rows see */
+  int32_t shift;                                  /* see sv_shift */
 };
 
 template <int NT>

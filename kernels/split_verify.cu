@@ -3,17 +3,16 @@
  * A block of 8 warps holds up to 48 query rows and walks tiles of 16 H keys: H = 2 where a block has the shared memory (sm_90,
  * sm_100), else 1. With keys and values as the m side of mma.m16n8k16 (S^T = K Q^T, O^T = V^T P^T), query rows come in units of 8:
  * 36 rows waste 4, 48 none.
- *   - 4 score warps: each multiplies a quarter of the 576 columns, its quarter of Q resident in registers; the partial
- *     scores are exchanged lane by lane through shared memory, and each warp finishes the units of query rows it owns
- *     (unit u: warp u % 4): softmax weights to shared memory. The products of the next tile are issued between the steps
- *     of this tile's softmax, the first of its keys loaded before the exchange, so that latencies (exchange, votes,
- *     exponentials) are covered.
+ *   - 4 score warps (split_scores.h): each multiplies a quarter of the 576 columns, its quarter of Q resident in registers; the
+ *     partial scores are exchanged lane by lane through shared memory, and each warp finishes its share of the query rows: softmax
+ *     weights to shared memory. The products of the next tile are issued between the steps of this tile's softmax, the first of
+ *     its keys loaded before the last products of this one, so that latencies (exchange, votes, exponentials) are covered.
  *   - 4 value warps: each holds 128 of the 512 output columns for all query rows in registers, multiplies weights and
  *     tile, and before it waits for weights fetches 4 H of the 16 H rows of a tile to come (cp.async, 8 lanes a row).
  * A tile's life: fetched; multiplied with Q while its predecessor is softened; softened; multiplied with the weights. 4 tiles
- * of 16 keys in shared memory, with the exchange 96 KB, <= 101,376 B; or 5 of 32, 224 KB.
+ * of 16 keys in shared memory, with the exchange 96 KB, <= 101,376 B; or 5 of 32, 227 KB.
  *
- * The running maximum of a query row is raised only when a logit exceeds it by 2^8 (weights then stay far inside bf16's
+ * The running maximum of a query row is raised only when weights of a lane sum up to more than 2^8 (they then stay far inside bf16's
  * range); raised rows leave a factor for the value warps' accumulators.
  */
 #include "split_parts.h"
