@@ -19,10 +19,7 @@
 #include "split_scores.h"
 namespace {
 
-static_assert(sv_smem<5, 1>::bytes == KVK_SPLIT_SMEM(5) && sv_smem<6, 1>::bytes == KVK_SPLIT_SMEM(6) &&
-              sv_smem<6, 1>::bytes <= KVK_SMEM_LIMIT, "kvk_describe() states what a block uses");
-static_assert(sv_smem<5, 2>::bytes == KVK_WIDE_SMEM(5) && sv_smem<6, 2>::bytes == KVK_WIDE_SMEM(6) &&
-              sv_smem<6, 2>::bytes <= KVK_WIDE_LIMIT, "kvk_describe() states what a block uses");
+static_assert(sv_smem<6, 1>::bytes <= KVK_SMEM_LIMIT && sv_smem<6, 2>::bytes <= KVK_WIDE_LIMIT, "what a block may have");
 
 /* Barriers of a segment, by warp 1, while warp 0 looks for it. Every lane of the 4 warps that an mbarrier waits for arrives
  * for itself: what one lane would say for its warp after __syncwarp is not seen by compute-sanitizer, because the compiler leaves
@@ -423,6 +420,7 @@ KX_KERNEL KX_BOUNDS(512, BLOCKS) sv_merge_kernel(KX_PARAM sv_params p) {
 
 template <int NT, int H>
 const char *sv_start(kvk_kind kind, const kx_grid &grid, const sv_params &p) {
+  static_assert(sv_smem<NT, H>::bytes == (H == 2 ? KVK_WIDE_SMEM((unsigned)NT) : KVK_SPLIT_SMEM((unsigned)NT)), "kvk_describe() states what a block uses");
   const int M = NT >= 5 ? NT : 5;
   kx_grid g = grid;
   g.smem = sv_smem<NT, H>::bytes;

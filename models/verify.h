@@ -129,7 +129,8 @@ typedef struct kvm_structure {
   uint32_t shared_bytes; /* a block, for rows of KVM_DECLARED_VALUES; others in proportion */
   bool kv_apart;         /* K and V fetched separately: (row + V part) bytes instead of one row */
   bool v_in_l1;          /* with kv_apart: V's part still lies in the L1 and does not cross the link again, as counters
-                            of an H200 say of extend_serial (131072 tokens, 8 heads: 1228 MB, not 2288) */
+                            of an H200 say of extend_serial where the driver leaves it more than the least L1 (131072 tokens, 8
+                            heads: 1228 MB, not 2290) */
   bool through_registers; /* fetched bytes pass the L1 pipe as loads and again as stores to shared memory */
   uint32_t word_loads; /* with through_registers: loads that a lane's 16 bytes take, each of which touches all
                           lines of the warp's 512; 0: one */

@@ -57,7 +57,7 @@ static void all_kernels(const kvk_case_spec *s, int sms) {
   for (size_t k = 0; k < 4; k++) expect(kinds[k], &c, &o, s->seed % 2 ? s->seed : 0, &r, &t);
   o.fixed_split_tokens = 32;
   expect(KVK_SPLIT_VERIFY, &c, &o, s->seed, &r, &t);
-  o.smem_limit = KVK_SMEM_LIMIT; /* split_verify.cu, not split_wide.cu */
+  o.smem_limit = KVK_SMEM_LIMIT; /* tiles of 16 keys */
   expect(KVK_SPLIT_VERIFY, &c, &o, s->seed, &r, &t);
   o.fixed_split_tokens = 0;
   for (size_t k = 2; k < 4; k++) expect(kinds[k], &c, &o, s->seed % 2 ? 0 : s->seed, &r, &t);
