@@ -1,5 +1,5 @@
-/* split_parts.h - parts of split_verify's main kernel that do not depend on the size of a tile: a segment of the list, rows into
- * shared memory, accumulators. Included by .cu files. Addresses are of shared memory.
+/* split_parts.h - parts of split_verify's main kernel that both kinds of warps share: shared memory, a segment of the list, rows into
+ * it, accumulators. Included by .cu files. Addresses are of shared memory.
  *
  * A row is 1152 bytes: 9 lines of 128, whose chunk c of 16 bytes lies at c ^ (row % 8), so that 8 rows of a column
  * spread over the banks. Q lies in the same way.
@@ -52,7 +52,7 @@ struct sv_thread {
   uint32_t smem, lane, warp;
 };
 
-/* One warp finds the segment at list position `at` and leaves it in 8 words. */
+/* One warp finds the segment at list position `at` and leaves it in 8 words; `at` and `end` in two more. */
 KX_DEVICE void sv_find_segment(const sv_params &p, const sv_list &list, uint32_t lane, uint32_t at, uint32_t end, uint32_t words) {
   const sv_place x = sv_locate(p, list, at, lane);
   const uint32_t run = x.units - x.unit < end - at ? x.units - x.unit : end - at;

@@ -554,7 +554,7 @@ KX_DEVICE void sv_score_role(const sv_params &p, const sv_thread &t, const sv_se
     sv_pass_tile<NT, H>(t, i);
   }
   sv_leave_sums<NT, H>(p, t, sv_again<NT, H, ONE>(p, t, seg), w);
-  kx_mbar_arrive(t.smem + L::q_taken); /* its second phase: the sums are there */
+  kx_mbar_arrive(t.smem + L::q_full); /* its second phase: the sums are there. Not q_taken's: value warps may still be on their way to its first */
 }
 
 #endif

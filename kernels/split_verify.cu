@@ -46,7 +46,7 @@ struct sv_rows {
   int32_t slot[H];
   uint32_t row, whole; /* whole: tiles of the segment that lie in the prefix */
   uint32_t to;         /* of a lane's rows in a tile, its chunk of the first line */
-  uint32_t expects;    /* keys below that: brings lines of slot numbers into the L2; one lane does */
+  uint32_t expects;    /* at tiles of the segment below that: brings lines of slot numbers into the L2; one lane does */
 };
 
 const uint32_t SLOT_LINE = 32, LINES_AHEAD = 8; /* slot numbers of a line of 128 bytes */
@@ -208,7 +208,7 @@ KX_DEVICE void sv_value_role(const sv_params &p, const sv_thread &t, const sv_se
     kx_mbar_arrive(t.smem + L::unused + 8 * (i & 1)); /* its place, and its weights */
     if (++stage == L::stages) stage = 0;
   }
-  kx_mbar_wait(t.smem + L::q_taken, 1); /* the sums are there */
+  kx_mbar_wait(t.smem + L::q_full, 1); /* the sums are there */
   sv_leave_values<NT>(p, sv_again<NT, H, ONE>(p, t, seg), t.lane, v, value_warp, t.smem + L::inverse);
 }
 
@@ -480,7 +480,7 @@ sv_params sv_fill(kvk_kind kind, const kvk_problem *x, const kvk_options *o, voi
   p.part_out = (uint16_t *)workspace;
   p.part_lse = (float *)((char *)workspace + kvk_most_partials(&p.cut, x, o) * (uint64_t)p.cut.tiles8 * 8 * 2 * KVK_LATENT);
   /* never 0: what is hidden is -inf only after it was multiplied */
-  p.scale_log2 = x->scale == 0 ? 1e-30f : x->scale * 1.44269504088896341f;
+  p.scale_log2 = x->scale == 0 ? 1e-45f : x->scale * 1.44269504088896341f;
   p.batch = x->batch;
   p.queries = x->queries;
   p.heads = x->heads;
