@@ -21,7 +21,7 @@ struct sv_smem { /* byte offsets */
   static const uint32_t stages = H == 2 ? KVK_WIDE_STAGES : KVK_STAGES, tile_bytes = H * STAGE;
   static const uint32_t q_stages = H == 2 ? 2 : 3, q_at = (stages - q_stages) * tile_bytes; /* the last ones hold Q at first */
   static const uint32_t weight_stride = 16 * NT, weight_bytes = H * KVK_TILE * weight_stride;
-  static const uint32_t exchange_bytes = H * 512 * (NT < 4 ? 3 * NT : 4 * NT - 4);
+  static const uint32_t exchange_bytes = H * 512 * KVK_EXCHANGED((unsigned)NT);
   static const uint32_t exchange = stages * tile_bytes;          /* [2], see sv_exchange */
   static const uint32_t weights = exchange + 2 * exchange_bytes; /* [2][16 H keys][rows] bf16 */
   static const uint32_t queries = weights;                       /* [32] words, before there are weights: the nodes that a query sees */

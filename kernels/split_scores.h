@@ -60,7 +60,7 @@ KX_DEVICE bool sv_has_whole(uint32_t quarter) { return NT >= 4 || quarter < NT; 
  * [2][half][unit][3 senders]. Lanes of an extra unit stand in another order, or those with the same rows would meet in a bank. */
 template <int NT, int H>
 struct sv_exchange {
-  static const uint32_t sender = NT < 4 ? 0 : 512 * (NT - 1), half = NT < 4 ? 3 * 512 * NT : 4 * sender, bytes = H * half;
+  static const uint32_t sender = NT < 4 ? 0 : 512 * (NT - 1), half = 512 * KVK_EXCHANGED((unsigned)NT);
 };
 
 KX_DEVICE uint32_t sv_extra_lane(uint32_t g, uint32_t pair) { return 16 * (4 * g + (pair ^ (g & 2) ^ (g >> 2))); }
@@ -427,7 +427,7 @@ KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, sv_scores<N
                              float s[H][NT][4], uint32_t keys[K_STEPS][H][4]) {
   typedef sv_smem<NT, H> L;
   typedef sv_order<NT, H, ONE> O;
-  const uint32_t unused = t.smem + L::unused + 8 * (i & 1), at = (i & 1) * sv_exchange<NT, H>::bytes;
+  const uint32_t unused = t.smem + L::unused + 8 * (i & 1), at = (i & 1) * L::exchange_bytes;
   uint32_t a[K_STEPS][H][4];
   kx_f4 v[H], u[H], extra[4];
   sv_logits<NT, H> x;

@@ -170,7 +170,7 @@ static void rare_code_is_left_out(void) {
   listed(0, "EXIT", 5, 7, 0);
   (void)fclose(listing_file);
   for (int asked = 0; asked < 2; asked++) {
-    (void)snprintf(hints, sizeof hints, "%s[warps all]\ncount = 2\nrare = repair()\nloop = for (int i = 0; i < tiles\n%s", head,
+    (void)snprintf(hints, sizeof hints, "%s[warps all]\ncount = 2\nrare = repair()\n%s", head,
                    asked ? "await = 0/1 wait(full)\n" : "");
     kv_error err = {KV_OK, ""};
     char *text = walked(hints, &st, &err);
