@@ -227,6 +227,7 @@ KX_DEVICE float kx_reciprocal(float v) {
 }
 KX_DEVICE float kx_log2(float v) { return __log2f(v); }
 KX_DEVICE float kx_max(float a, float b) { return fmaxf(a, b); }
+KX_DEVICE float kx_mul(float a, float b) { return __fmul_rn(a, b); } /* never part of a multiply-add */
 KX_DEVICE float kx_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 KX_DEVICE float kx_inf() { return __int_as_float(0x7f800000); }
 KX_DEVICE float kx_bits_float(uint32_t v) { return __uint_as_float(v); }

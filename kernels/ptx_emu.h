@@ -87,6 +87,7 @@ static inline float kx_exp2(float v) { return exp2f(v); }
 static inline float kx_reciprocal(float v) { return 1.0f / v; }
 static inline float kx_log2(float v) { return log2f(v); }
 static inline float kx_max(float a, float b) { return fmaxf(a, b); }
+static inline float kx_mul(float a, float b) { return a * b; }
 static inline float kx_fma(float a, float b, float c) { return fmaf(a, b, c); }
 static inline uint32_t kx_keep(uint32_t v) { return v; }
 static inline int32_t kx_load_slot(const int32_t *at) { return *at; }

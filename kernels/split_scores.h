@@ -272,19 +272,24 @@ struct sv_weights {
   float whole[H][4], extra[2][2], sum[4];
 };
 
-template <int NT, int H>
+/* 2^(logit - maximum). ROUNDED: as the maximum was rounded, so that the largest logit weighs 1 however large it is; else in one
+ * instruction, which above 2^30 may be off by more than a weight can hold: a tile with such a weight is weighed anew, see sv_over. */
+template <bool ROUNDED>
+KX_DEVICE float sv_weight(float x, float scale, float top) { return kx_exp2(ROUNDED ? kx_mul(x, scale) - top : kx_fma(x, scale, -top)); }
+
+template <bool ROUNDED, int NT, int H>
 KX_DEVICE void sv_weigh(float scale, const sv_scores<NT, H> &w, const sv_logits<NT, H> &x, sv_weights<NT, H> &e) {
   typedef sv_extra<NT, H> X;
 #pragma unroll
   for (int h = 0; h < H; h++)
 #pragma unroll
-    for (int c = 0; c < 4; c++) e.whole[h][c] = kx_exp2(kx_fma(x.whole[h][c], scale, -w.top[c & 1]));
+    for (int c = 0; c < 4; c++) e.whole[h][c] = sv_weight<ROUNDED>(x.whole[h][c], scale, w.top[c & 1]);
 #pragma unroll
   for (int c = 0; c < 2; c++) {
     e.sum[c] = e.whole[0][c] + e.whole[0][c + 2];
     if (H == 2) e.sum[c] += e.whole[H - 1][c] + e.whole[H - 1][c + 2];
 #pragma unroll
-    for (int i = 0; i < X::PAIRS; i++) e.extra[i][c] = kx_exp2(kx_fma(x.extra[i][c], scale, -w.top[2 + c]));
+    for (int i = 0; i < X::PAIRS; i++) e.extra[i][c] = sv_weight<ROUNDED>(x.extra[i][c], scale, w.top[2 + c]);
     e.sum[2 + c] = X::PAIRS == 0 ? 0 : X::PAIRS == 1 ? e.extra[0][c] : e.extra[0][c] + e.extra[1][c];
   }
 }
@@ -330,9 +335,9 @@ KX_DEVICE void sv_raise(float scale, const sv_thread &t, sv_scores<NT, H> &w, ui
 #pragma unroll
   for (int r = 0; r < (X::PAIRS ? 4 : 2); r++) {
     const int c = r & 1;
-    float most = r < 2 ? kx_max(x.whole[0][c] * scale, x.whole[0][c + 2] * scale) : x.extra[0][c] * scale;
-    if (r < 2 && H == 2) most = kx_max(most, kx_max(x.whole[H - 1][c] * scale, x.whole[H - 1][c + 2] * scale));
-    if (r >= 2 && X::PAIRS == 2) most = kx_max(most, x.extra[1][c] * scale);
+    float most = r < 2 ? kx_max(kx_mul(x.whole[0][c], scale), kx_mul(x.whole[0][c + 2], scale)) : kx_mul(x.extra[0][c], scale);
+    if (r < 2 && H == 2) most = kx_max(most, kx_max(kx_mul(x.whole[H - 1][c], scale), kx_mul(x.whole[H - 1][c + 2], scale)));
+    if (r >= 2 && X::PAIRS == 2) most = kx_max(most, kx_mul(x.extra[1][c], scale));
     most = r < 2 ? sv_most<false, false>(most) : sv_most<true, X::ALL_LANES>(most);
     most = kx_max(most, w.top[r]);
     f[r] = most == w.top[r] ? 1.0f : kx_exp2(w.top[r] - most);
@@ -397,13 +402,13 @@ KX_DEVICE void sv_leave_sums(const sv_params &p, const sv_thread &t, const sv_se
   }
 }
 
-/* Which of the 9 steps of products stand where between the steps of the softmax, steps 0 to A - 1, A to B - 1, ...: the fastest of some
- * eighty programs on an H200, tiles of 32 (of which others spill with a list of segments). */
+/* Which of the 9 steps of products stand where between the steps of the softmax, steps 0 to A - 1, A to B - 1, ...: the fastest of more
+ * than a hundred programs on an H200, tiles of 32 (of which others spill with a list of segments). */
 template <int NT, int H, bool ONE>
 struct sv_order {
-  static const bool SIX = NT == 6 && H == 2 && ONE;
-  static const int A = H == 1 ? 4 : SIX ? 2 : 1, B = H == 1 ? 4 : SIX ? 5 : 3;
-  static const int C = H == 1 ? 4 : SIX ? 6 : 5, D = H == 1 ? 9 : NT == 6 && !ONE ? 5 : 6;
+  static const bool SIX = NT == 6 && ONE, LIST = NT == 6 && !ONE;
+  static const int A = H == 1 ? 4 : LIST ? 1 : 2, B = H == 1 ? 4 : SIX ? 5 : LIST ? 3 : 4;
+  static const int C = H == 1 ? 4 : SIX ? 6 : 5, D = H == 1 ? 9 : LIST ? 5 : 6;
 };
 
 /* Where the tile after next lies, if there is one; `full`, `lap`: its barrier. */
@@ -459,13 +464,13 @@ KX_DEVICE void sv_score_tile(const sv_params &p, const sv_thread &t, sv_scores<N
     sv_hide<NT, H>(p, t, w.quarter, sv_shift<NT, H, ONE>(t, w) + (int32_t)(i * H * KVK_TILE), x);
   if (!LAST) sv_multiply_q<NT, H, O::B, O::C>(w, a, s);
   if (!LAST) sv_load_keys<NT, H, O::C, O::D>(w, next, a);
-  sv_weigh<NT, H>(p.scale_log2, w, x, e);
+  sv_weigh<false, NT, H>(p.scale_log2, w, x, e);
   const bool over = sv_over<NT, H>(e);
   if (KX_RARE(!free))
     kx_mbar_wait(unused, (i / 2 - 1) & 1);
   if (KX_RARE(over)) {
     sv_raise<NT, H>(p.scale_log2, t, w, i, x);
-    sv_weigh<NT, H>(p.scale_log2, w, x, e);
+    sv_weigh<true, NT, H>(p.scale_log2, w, x, e);
   }
   if (!LAST) sv_multiply_q<NT, H, O::C, O::D>(w, a, s);
   if (!LAST) sv_load_keys<NT, H, O::D, K_STEPS>(w, next, a);

@@ -158,14 +158,14 @@ KX_DEVICE void sv_value_tile(const sv_thread &t, sv_values<NT> &v, const sv_plac
 template <int NT, int H, bool ONE>
 KX_DEVICE sv_rows<H> sv_first_slots(const sv_params &p, const sv_thread &t, const sv_segment &seg) {
   sv_rows<H> r;
-  const uint32_t tiles = seg.prefix / (H * KVK_TILE), ahead = SLOT_LINE * LINES_AHEAD / (H * KVK_TILE);
-  const uint32_t whole = tiles > seg.first_tile ? tiles - seg.first_tile : 0, chunk = t.lane & 7;
+  const uint32_t tile = H * KVK_TILE, end = seg.first_tile * tile + SLOT_LINE * LINES_AHEAD, chunk = t.lane & 7;
+  const uint32_t tiles = seg.prefix / tile, whole = tiles > seg.first_tile ? tiles - seg.first_tile : 0;
   r.row = (4 * t.warp + t.lane / 8) & (KVK_TILE - 1);
   r.whole = whole < seg.tiles ? whole : seg.tiles;
   r.next = p.slots;
-  if (whole) r.next += seg.first + seg.first_tile * (H * KVK_TILE) + r.row;
-  r.expects = t.lane == 0 && t.warp == 4 && whole > ahead ? whole - ahead : 0;
-  if (t.lane < LINES_AHEAD && t.warp == 4 && seg.first_tile * (H * KVK_TILE) + SLOT_LINE * t.lane < seg.prefix)
+  if (seg.prefix) r.next += seg.first + seg.first_tile * tile + r.row;
+  r.expects = t.lane == 0 && t.warp == 4 && seg.prefix > end ? (seg.prefix - end + tile - 1) / tile : 0;
+  if (t.lane < LINES_AHEAD && t.warp == 4 && seg.first_tile * tile + SLOT_LINE * t.lane < seg.prefix)
     kx_prefetch(r.next - r.row + SLOT_LINE * t.lane);
   r.kv = (const unsigned char *)p.kv + 16 * chunk;
   r.to = kx_keep(t.smem + r.row * PITCH + 16 * (chunk ^ (r.row & 7)));

@@ -222,6 +222,43 @@ static void hard_logits(void) {
              .slots = KVK_SLOTS_RANDOM, .tree = KVK_TREE_RANDOM, .mask = KVK_MASK_TREE, .magnitude = 2, .poison = true, .seed = 8}, 10, 60, 3);
 }
 
+/* Every value is a number, and no row comes out as if it had seen nothing. */
+static int all_seen(const result *r) {
+  for (size_t i = 0; i < r->rows * KVK_LATENT; i++)
+    if (!isfinite(kvk_from_bf16(r->out[i])) || !(r->out[i] << 1 & 0xffff)) return 0;
+  for (size_t i = 0; i < r->rows; i++)
+    if (!isfinite(r->lse[i])) return 0;
+  return 1;
+}
+
+/* Logits of which a rounding is worth more than a weight can hold, with both numbers of rows a block. No reference: which row is the largest
+ * is a matter of digits that fp32 does not have. */
+static void huge_logits(void) {
+  for (int heads = 8; heads <= 16; heads += 8)
+    for (int i = 0; i < 3; i++) {
+      static const float large[] = {1e3f, 1e5f, 1e25f};
+      kvk_case h;
+      gpu_case d;
+      make(&(kvk_case_spec){.batch = 1, .prefix = (uint64_t[]){3000}, .queries = 9, .heads = heads, .slots = KVK_SLOTS_RANDOM, .tree = KVK_TREE_RANDOM,
+           .mask = KVK_MASK_TREE, .seed = 96}, &h);
+      for (int64_t r = 0; r < h.pool_rows; r++) h.kv[r * 576 + 530] = kvk_to_bf16(1e6f * (float)(1 + r % 7));
+      for (int64_t r = 0; r < 9 * heads; r++) h.q[r * 576 + 530] = kvk_to_bf16(large[i]);
+      gpu_upload(&h, 0, h.pool_rows, &d);
+      for (size_t k = 0; k < 4; k++) {
+        char title[160];
+        kv_error err = {0};
+        if (kvk_check(all_kinds[k], &d.problem, &options, &err) != KV_OK) continue; /* see check_case() */
+        launch(all_kinds[k], &d, &options);
+        result r = download(&d);
+        (void)snprintf(title, sizeof title, "logits of %g, %d heads, %s", 2.5e5 * (double)large[i], heads, kvk_kind_name(all_kinds[k]));
+        verdict(all_seen(&r), title, "a value is missing or no number");
+        drop(&r);
+      }
+      gpu_free(&d);
+      kvk_case_free(&h);
+    }
+}
+
 static void special_values(void) {
   static const float values[] = {NAN, INFINITY, -INFINITY};
   for (int i = 0; i < 3; i++) {
@@ -414,6 +451,7 @@ int main(int argc, char **argv) {
     layouts_and_trees();
     batches();
     hard_logits();
+    huge_logits();
     special_values();
     big_pool();
     deterministic();

@@ -125,23 +125,27 @@ static void odd_scales(void) {
   }
 }
 
-/* Logits of some 5e8 (7e8 to base 2): their rounding is worth more than most weights, but nothing is NaN. */
+/* Logits whose rounding is worth more than most weights, to base 2 some 7e8 (less than a weight can hold) to 7e30: nothing is NaN,
+ * and no row comes out as if it had seen nothing. */
 static void huge_logits(void) {
-  for (int heads = 1; heads <= 15; heads += 14) { /* one unit of query rows, and six */
+  static const float large[] = {1e3f, 1e4f, 1e5f, 1e25f};
+  for (size_t n = 0; n < 2 * sizeof large / sizeof *large; n++) {
+    const int heads = n % 2 ? 15 : 1; /* six units of query rows, and one */
     kvk_case c;
     kv_error err = {0};
     CU_ASSERT_EQUAL_FATAL(kvk_case_make(&(kvk_case_spec){.batch = 1, .prefix = (uint64_t[]){70}, .queries = 3, .heads = heads, .slots = KVK_SLOTS_RANDOM,
                           .tree = KVK_TREE_RANDOM, .mask = KVK_MASK_TREE, .seed = 95}, &c, &err), KV_OK);
     for (int64_t r = 0; r < c.pool_rows; r++) c.kv[r * 576 + 530] = kvk_to_bf16(1e6f * (float)(1 + r % 7));
-    for (int r = 0; r < 3 * heads; r++) c.q[r * 576 + 530] = kvk_to_bf16(1e3f);
+    for (int r = 0; r < 3 * heads; r++) c.q[r * 576 + 530] = kvk_to_bf16(large[n / 2]);
     kvk_options o = kvk_default_options(2, 9, 0);
-    for (int narrow = 0; narrow < 2; narrow++) {
-      o.smem_limit = narrow ? KVK_SMEM_LIMIT : 0;
-      CU_ASSERT_EQUAL(emulate(KVK_SPLIT_VERIFY, &c, &o, 0, &err), KV_OK);
-      bool finite = true;
-      for (int e = 0; e < 3 * heads * KVK_LATENT; e++) finite = finite && isfinite(kvk_from_bf16(c.out[e]));
-      for (int e = 0; e < 3 * heads; e++) finite = finite && c.lse[e] > 4e8f && isfinite(c.lse[e]);
+    for (int k = 0; k < 4; k++) { /* both tiles of both split kernels */
+      o.smem_limit = k % 2 ? KVK_SMEM_LIMIT : 0;
+      CU_ASSERT_EQUAL(emulate(k < 2 ? KVK_SPLIT_VERIFY : KVK_SPLIT_PER_HEAD, &c, &o, 0, &err), KV_OK);
+      bool finite = true, seen = true;
+      for (int e = 0; e < 3 * heads * KVK_LATENT; e++) finite = finite && isfinite(kvk_from_bf16(c.out[e])), seen = seen && c.out[e] << 1 & 0xffff;
+      for (int e = 0; e < 3 * heads; e++) finite = finite && c.lse[e] > 4e5f * large[n / 2] && isfinite(c.lse[e]);
       CU_ASSERT(finite);
+      CU_ASSERT(seen);
     }
     kvk_case_free(&c);
   }
