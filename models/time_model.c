@@ -321,6 +321,14 @@ static double code_cycles(const kvm_block *block, const trial *x) {
   return most * x->v[KVM_P_COLD_CODE];
 }
 
+/* What fails in a program says of which kernel it is. */
+static kv_status of_kernel(const kvm_question *q, kv_status st, kv_error *err) {
+  if (st != KV_ERR_INPUT || !err) return st;
+  const kv_error bare = *err;
+  return kv_fail(err, st, "kernel %s, program of %d units of query rows, tiles of %d: %s", q->kernel->name, q->kernel->structure.units,
+                 q->kernel->structure.tile_tokens, bare.text);
+}
+
 /* s of the kernel. */
 static kv_status kernel_time(const kvm_question *q, const trial *x, kvm_time_memo *memo, double *seconds,
                              kvm_sm_time *steady, kv_error *err) {
@@ -335,7 +343,7 @@ static kv_status kernel_time(const kvm_question *q, const trial *x, kvm_time_mem
   kvm_sm sm = machine_of(q, x, fmin(sms, blocks));
   kvm_sm_time one;
   const launch l = {&q->kernel->block, blocks, w->tiles / blocks, room};
-  kv_status st = launch_cycles(&l, sms, &sm, x->misses, memo, &cycles, &one, err);
+  kv_status st = of_kernel(q, launch_cycles(&l, sms, &sm, x->misses, memo, &cycles, &one, err), err);
   if (st) return st;
   cycles = fmax(cycles, segments * one.once + longest * one.tile) + code_cycles(&q->kernel->block, x);
   *seconds = cycles / x->v[clock_of(q)];
@@ -371,7 +379,7 @@ static kv_status merge_time(const kvm_question *q, const trial *x, kvm_time_memo
   kvm_sm_time one;
   const launch l = {&m->block, blocks, fmax(1, ceil(ceil(w->segments / pieces) / (m->teams * m->at_once))),
                     w->merge_per_sm[m - q->kernel->merge]};
-  kv_status st = launch_cycles(&l, q->timing->sms, &sm, KVM_WARM, memo, &cycles, &one, err);
+  kv_status st = of_kernel(q, launch_cycles(&l, q->timing->sms, &sm, KVM_WARM, memo, &cycles, &one, err), err);
   *seconds = (cycles + code_cycles(&m->block, x)) / x->v[clock_of(q)];
   return st;
 }

@@ -61,7 +61,7 @@ split() { # NAME DESCRIPTION HALVES UNITS OWNERS OTHERS
   stages=$((3 + $3 * ($3 == 2) + ($3 == 1)))
   key=$1_$4
   free=2/4-8
-  if [ "$3$4" = 21 ]; then free=$free,0/4; fi
+  case $3$4 in 21 | 22 | 23) free=$free,0/4 ;; esac
   if [ "$3" = 1 ]; then key=$1_16_$4; fi
   program split_verify "sv_kernelILi${4}ELi${3}ELi0ELb1E" "$key" "s/@NAME@/$1/g; s/@DESCRIPTION@/$2/; s/@UNITS@/$4/g; s/@HALVES@/$3/g
     s/@KEYS@/$((16 * $3))/g; s/@STAGES@/$stages/; s/@BEFORE@/$((2 * $3 - 1))/; s/@AFTER@/$((3 - $3))/; s/@LEAST@/$((4 / $3))/; s#@FREE@#$free#
@@ -81,3 +81,14 @@ done <<EOF
 5 3 0
 6 3 0
 EOF
+
+# Each is walked once: what waits where nobody posts is an error here and not at the user's. 8 rows a unit, of heads or of queries.
+for unit in 1 2 3 5 6; do
+  for gpu in h200 sm_120; do
+    for shape in "--queries 1 --heads $((8 * unit))" "--queries $((unit > 4 ? 4 * unit : 8 * unit)) --heads $((unit > 4 ? 2 : 1))"; do
+      # shellcheck disable=SC2086
+      "$roofline" --gpu $gpu $shape --prefix 4096 --no-report -q -o "$work/walk.h5" ||
+        { echo "make-programs.sh: a program written above cannot be walked: correct the hints beside this script" >&2; exit 1; }
+    done
+  done
+done

@@ -203,18 +203,29 @@ kv_status peer_ours_prepare(peer_ours *o, kv_error *err) {
   return st;
 }
 
-static kv_status launch_uncarved(peer_ours *o, void *stream, kv_error *err) {
+/* Percent of the most shared memory an SM may have that one block takes, the KB that every block has beside it included. */
+static kv_status one_block(const CUDA_KERNEL_NODE_PARAMS *n, unsigned *percent, kv_error *err) {
+  int device = 0, most = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device) != cudaSuccess || most <= 0)
+    return kv_fail(err, KV_ERR_DEVICE, "shared memory of an SM: %s", cudaGetErrorString(cudaGetLastError()));
+  *percent = (100 * (n->sharedMemBytes + 1024) + (unsigned)most - 1) / (unsigned)most;
+  return KV_OK;
+}
+
+/* A launch attribute goes before the function's, which kvk_launch() sets; that the driver shall choose it cannot say. */
+static kv_status launch_more_l1(peer_ours *o, void *stream, kv_error *err) {
   const CUDA_KERNEL_NODE_PARAMS *n = &o->launch;
-  CUlaunchAttribute any = {.id = CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT};
-  any.value.sharedMemCarveout = (unsigned)CU_SHAREDMEM_CARVEOUT_DEFAULT;
+  CUlaunchAttribute few = {.id = CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT};
+  const kv_status st = one_block(n, &few.value.sharedMemCarveout, err);
+  if (st) return st;
   const CUlaunchConfig config = {.gridDimX = n->gridDimX, .gridDimY = n->gridDimY, .gridDimZ = n->gridDimZ,
                                  .blockDimX = n->blockDimX, .blockDimY = n->blockDimY, .blockDimZ = n->blockDimZ,
-                                 .sharedMemBytes = n->sharedMemBytes, .hStream = (CUstream)stream, .attrs = &any, .numAttrs = 1};
+                                 .sharedMemBytes = n->sharedMemBytes, .hStream = (CUstream)stream, .attrs = &few, .numAttrs = 1};
   return driver_status(driver.launch(&config, n->func ? n->func : (CUfunction)n->kern, n->kernelParams, NULL), kvk_kind_name(o->kind), err);
 }
 
 kv_status peer_ours_enqueue(void *self, void *stream, kv_error *err) {
   peer_ours *o = self;
-  if (o->more_l1) return launch_uncarved(o, stream, err);
+  if (o->more_l1) return launch_more_l1(o, stream, err);
   return kvk_launch(o->kind, o->problem, o->options, NULL, 0, stream, err);
 }

@@ -58,7 +58,7 @@ typedef struct peer_ours {
   kvk_kind kind;
   const kvk_problem *problem;
   const kvk_options *options;
-  bool more_l1; /* launched without kvk_launch()'s wish for the least L1 */
+  bool more_l1; /* launched with the L1 that one block's shared memory leaves, not with kvk_launch()'s wish for the least */
   CUgraph graph;
   CUDA_KERNEL_NODE_PARAMS launch;
 } peer_ours;
