@@ -360,7 +360,7 @@ static void take_prediction(kva_reading *s, const kvm_prediction *p) {
   s->dominating = p->dominating;
   if (!p->known) return;
   if (!strncmp(s->layout, "resident", 8)) factor = (p->whole - p->cold + p->resident) / p->whole;
-  if (!strcmp(s->layout, "aliased")) factor = (p->whole - p->cold + p->aliased) / p->whole;
+  if (!strncmp(s->layout, "aliased", 7)) factor = (p->whole - p->cold + p->aliased) / p->whole;
   s->predicted = p->whole * factor;
   s->predicted_low = p->low * factor;
   s->predicted_high = p->high * factor;
@@ -371,7 +371,7 @@ static const double MARGIN = 0.95;
 
 /* The least that a point can take. Of few rows, of a warm L2 or of copies of a request, memory need not give all. */
 static double floor_of(const kva_reading *s, const kvm_useful *u, const kvm_roofs *roofs) {
-  const bool cold = !strchr(s->layout, ',') || strstr(s->layout, ", eager");
+  const bool cold = !strchr(s->layout, ',') || strstr(s->layout, "eager");
   const bool few = !strncmp(s->layout, "resident", 8) || !strncmp(s->layout, "aliased", 7);
   const double arithmetic = u->flops / roofs->mma_best.rate, memory = u->bytes / roofs->chip[KVM_DRAM].rate;
   return cold && !few ? fmax(arithmetic, memory) : arithmetic; /* fmax passes over what is not known */

@@ -67,6 +67,7 @@ kv_status kvk_ceil_line(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_chain(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_hop(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_turns(kvk_bench *b, kv_error *err);
+kv_status kvk_ceil_fill(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_loaded(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_launch(kvk_bench *b, kv_error *err);
 kv_status kvk_ceil_gather(kvk_bench *b, kv_error *err);

@@ -28,6 +28,7 @@ static const entry entries[] = {
     {"chain", kvk_ceil_chain},
     {"hop", kvk_ceil_hop},
     {"turns", kvk_ceil_turns},
+    {"fill", kvk_ceil_fill},
     {"loaded", kvk_ceil_loaded},
     {"launch", kvk_ceil_launch},
     {"gather", kvk_ceil_gather},

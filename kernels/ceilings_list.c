@@ -16,6 +16,7 @@ static const kvk_ceiling list[] = {
     {"chain", "latency inside an SM: fma, ex2, mma, shared, barrier, ...", "dependent chain"},
     {"hop", "warp to warp; copies into shared memory; fetching instructions", "latencies"},
     {"turns", "a matrix unit between warps and beside other instructions; copies that wait", "turns, ports, queue"},
+    {"fill", "wavefronts that lines filled into the L1 take beside their loads", "one wavefront a cycle and SM"},
     {"loaded", "latency of DRAM under load", "queues before DRAM"},
     {"launch", "launch overhead, eager and in a graph", "host and front end"},
     {"gather", "rows by a slot list: row x layout x in flight x footprint", "DRAM pages, TLB, in flight"},
