@@ -293,7 +293,7 @@ static void print_table(const kva_calibration *c, const kva_card_memory *m) {
   for (size_t i = 0; i < n; i++) {
     const kva_bench_row *r = &c->row[best[i].row];
     char cycles[32] = "";
-    if (isfinite(r->point.cycles)) (void)snprintf(cycles, sizeof cycles, "%.1f cycles", r->point.cycles);
+    if (isfinite(r->point.cycles)) (void)snprintf(cycles, sizeof cycles, "%.*f cycles", r->point.cycles < 10 ? 2 : 1, r->point.cycles);
     printf("%-18s %10.2f ns %16s  %s\n", best[i].name, r->value * 1e9, cycles, r->point.variant);
   }
   n = kva_calibration_sizes(c, best);
