@@ -342,6 +342,8 @@ kv_status kva_run_predict(kva_run *run, const kvm_verify *problems, uint64_t n, 
     run->timing = kvm_timing_of(run->gpu, run->pipes, &run->roofs);
     kvm_roofs_complete(&run->roofs, &run->timing);
   }
+  kvm_roofs_for_rows(&run->roofs, run->gpu, problems);
+  run->timing.mma_best = run->roofs.mma_best.rate;
   choose_kernels(run);
   describe(run, problems);
   run->point = calloc(n * run->kernels, sizeof *run->point);

@@ -164,15 +164,14 @@ kvm_work kvm_declared_work(const kvm_declared *kernel, const kvm_verify *problem
   if (!(w.tiles > 0) || !(sum.waves > 0)) return w;
   /* of blocks that want the same rows, the share that an L2 sees when they go in step */
   double apart = problem->tokens ? (double)problem->union_rows / (double)problem->tokens / (double)w.side : 1;
-  double per[KVM_RESOURCES] = {0},
-         busiest = ceil((double)w.blocks / kvm_gpu_number(gpu, "sm_count")) * w.block_tiles;
+  double per[KVM_RESOURCES] = {0};
   per[KVM_LINK] = per[KVM_L2] = sum.row_bytes + sum.index_bytes;
   per[KVM_L1] = 128 * sum.waves;
   per[KVM_MMA] = 4096 * sum.mma;
   for (int r = KVM_L2; r < KVM_RESOURCES; r++) {
     double blocks = r == KVM_L2 ? apart : 1;
     w.chip[r] = w.tiles * per[r] * blocks + (r == KVM_MMA ? 0 : w.partial_bytes);
-    w.sm[r] = isnan(w.sm[r]) ? NAN : busiest * per[r];
+    w.sm[r] = isnan(w.sm[r]) ? NAN : w.busiest_tiles * per[r];
   }
   return w;
 }
@@ -529,7 +528,8 @@ static double copying_time(const kvm_question *q, const trial *x, double tiles) 
 }
 
 static double busiest_tiles(const kvm_question *q) {
-  return q->work->block_tiles * fmax(1, floor((double)q->work->blocks / q->timing->sms));
+  const double whole = q->work->block_tiles * fmax(1, floor((double)q->work->blocks / q->timing->sms));
+  return fmin(whole, q->work->busiest_tiles); /* blocks of requests that differ in length are not all like the longest */
 }
 
 kv_status kvm_predict(const kvm_question *q, kvm_time_memo *memo, kvm_prediction *p, kv_error *err) {

@@ -135,6 +135,10 @@ kvm_roofs kvm_roofs_of(const kvm_gpu *gpu) {
   return r;
 }
 
+void kvm_roofs_for_rows(kvm_roofs *roofs, const kvm_gpu *gpu, const kvm_verify *problem) {
+  if (problem->row_bytes < 2 * (problem->latent + problem->rope)) roofs->mma_best = larger(roofs->mma_best, ceiling(gpu, "fp8_dense"));
+}
+
 double kvm_ridge(const kvm_roofs *roofs) {
   return roofs->mma_best.rate / roofs->chip[KVM_DRAM].rate;
 }
@@ -372,6 +376,13 @@ static void attention_work(const kvm_structure *k, const kvm_verify *p, const kv
   block[KVM_MMA] = piece * one.mma;
 }
 
+/* The least part of a launch's work that its busiest SM has. Blocks that are alike come in whole ones; of others it is only
+ * known that they are shared out. */
+static double busiest_share(const kvm_structure *k, const kvm_verify *p, const kvm_work *w, double sms) {
+  const bool alike = k->grid == KVM_GRID_ELEMENTS || (double)p->longest * p->batch == (double)p->tokens;
+  return alike ? ceil((double)w->blocks / sms) / (double)w->blocks : 1 / fmin((double)w->blocks, sms);
+}
+
 kvm_work kvm_structure_work(const kvm_structure *k, const kvm_verify *p, const kvm_gpu *gpu) {
   kvm_work w = {.fits = true, .waves = NAN, .busy_sms = NAN};
   double sms = kvm_gpu_number(gpu, "sm_count"), block[KVM_RESOURCES] = {0};
@@ -380,12 +391,9 @@ kvm_work kvm_structure_work(const kvm_structure *k, const kvm_verify *p, const k
   w.blocks_per_sm = blocks_per_sm(k, kvm_structure_shared(k, p), gpu);
   if (k->grid == KVM_GRID_ELEMENTS) elements_work(k, p, &w);
   else attention_work(k, p, gpu, sms, &w, block);
-  for (int r = 0; r < KVM_RESOURCES; r++) {
-    /* Blocks of one launch are alike but for the requests' lengths, so the busiest SM has at least an equal
-     * share of ceil(blocks / SMs) blocks, and at least the longest request's block. */
-    double share = w.chip[r] / (double)w.blocks * ceil((double)w.blocks / sms);
-    w.sm[r] = isnan(sms) ? NAN : fmax(share, block[r]);
-  }
+  const double share = isnan(sms) ? NAN : busiest_share(k, p, &w, sms);
+  for (int r = 0; r < KVM_RESOURCES; r++) w.sm[r] = isnan(sms) ? NAN : fmax(w.chip[r] * share, block[r]);
+  w.busiest_tiles = isnan(sms) ? NAN : fmax(w.tiles * share, w.block_tiles);
   if (!isnan(sms)) w.busy_sms = fmin(sms, (double)w.blocks);
   if (!isnan(sms) && w.blocks_per_sm) w.waves = (double)w.blocks / (sms * w.blocks_per_sm);
   return w;

@@ -99,6 +99,9 @@ typedef struct kvm_roofs {
 kvm_roofs kvm_roofs_of(const kvm_gpu *gpu);
 /* The chip's link as SMs x one SM's; NaN where either is not known. */
 kvm_ceiling kvm_link_inferred(const kvm_roofs *roofs);
+/* Rows of less than 2 bytes a value may be multiplied as they are: the best matrix rate is that of fp8 where the GPU has a larger one
+ * (fp8_dense), or the floor would be none. Rows of bf16 leave it as it is. */
+void kvm_roofs_for_rows(kvm_roofs *roofs, const kvm_gpu *gpu, const kvm_verify *problem);
 /* F/U at which memory and the best matrix instructions take the same time; NaN if either is not known. */
 double kvm_ridge(const kvm_roofs *roofs);
 
@@ -175,6 +178,7 @@ typedef struct kvm_work {
                      aligned, or where the L2 keeps what one of them fetched until the others come */
   double partial_bytes;       /* partial results, written and read again; 0 without splits */
   double tiles, block_tiles;  /* loop turns over all blocks, of the busiest block; 0 without a loop */
+  double busiest_tiles;       /* at least, of the busiest SM; NaN without the number of SMs */
   double waves;               /* blocks / (SMs x blocks_per_sm); NaN if not known */
   double busy_sms;            /* min(blocks, SMs); NaN if not known */
   double chip[KVM_RESOURCES]; /* W_r: bytes or flops over the whole launch; of L2 the least that it can be:

@@ -143,6 +143,26 @@ static void each_value_has_its_source(void) {
   free(before);
 }
 
+/* What requests share comes from memory once: a second request with the rows of the first makes no layout faster, in whatever order. */
+static void shared_rows_make_no_layout_faster(void) {
+  enum { ROWS = 40000 };
+  kvm_gpu gpu;
+  kvm_mem_params p;
+  kva_gather once, twice;
+  static int32_t slots[2 * ROWS];
+  uint64_t indptr[3] = {0, ROWS, 2 * ROWS};
+  kva_layout layout = {.requests = 1, .tokens = ROWS, .pool_rows = 4 * ROWS, .row_bytes = 1152, .slots = slots, .indptr = indptr};
+  for (int i = 0; i < ROWS; i++) slots[i] = slots[2 * ROWS - 1 - i] = (int32_t)(((int64_t)i * 40503 + 7) % (4 * ROWS));
+  described(&gpu, &p);
+  CU_ASSERT_EQUAL_FATAL(kva_gather_of(&gpu, NULL, &layout, 1152, &once, NULL), KV_OK);
+  layout.requests = 2;
+  layout.tokens = 2 * ROWS;
+  CU_ASSERT_EQUAL_FATAL(kva_gather_of(&gpu, NULL, &layout, 1152, &twice, NULL), KV_OK);
+  CU_ASSERT_DOUBLE_EQUAL(twice.layout.at.scatter, once.layout.at.scatter, 0);
+  CU_ASSERT(twice.layout.at.scatter > 1 && twice.layout.at.ceiling < twice.layout.at.contiguous);
+  kvm_gpu_free(&gpu);
+}
+
 /* Activations bind where rows are short: a card that opens rows more slowly scatters worse. */
 static void a_slower_card_scatters_worse(void) {
   kvm_gpu gpu;
@@ -358,6 +378,7 @@ void suite_card_memory(void) {
                                        {"a slower card scatters worse", a_slower_card_scatters_worse},
                                        {"too few gathers tell nothing", too_few_gathers_tell_nothing},
                                        {"impossible cards are refused", impossible_cards_are_refused},
+                                       {"shared rows", shared_rows_make_no_layout_faster},
                                        {"both programs price alike", both_programs_price_alike},
                                        {"a calibration of another GPU", a_calibration_of_another_gpu},
                                        {"the dataset says whose memory", the_dataset_says_whose_memory},

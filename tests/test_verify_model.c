@@ -203,10 +203,10 @@ static void bounds_lie_below_what_was_measured(void) {
     uint32_t heads;
     uint64_t prefix;
     double measured;
-  } of[] = {{0, 8, 4096, 534.3e-6},   {0, 8, 131072, 16.555e-3}, {0, 64, 131072, 16.351e-3},
-            {1, 8, 4096, 22.9e-6},    {1, 8, 131072, 364.0e-6},  {1, 64, 131072, 2704.1e-6},
-            {2, 8, 4096, 16.3e-6},    {2, 8, 131072, 103.8e-6},  {2, 64, 4096, 43.6e-6},
-            {2, 64, 131072, 639.2e-6}};
+  } of[] = {{0, 8, 4096, 534.3e-6},  {0, 8, 131072, 16.555e-3}, {0, 64, 131072, 16.351e-3},
+            {1, 8, 4096, 15.7e-6},   {1, 8, 131072, 179.0e-6},  {1, 64, 131072, 1293e-6},
+            {2, 8, 4096, 12.8e-6},   {2, 8, 131072, 69.7e-6},   {2, 64, 4096, 26.0e-6},
+            {2, 64, 131072, 406e-6}};
   for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
     kvm_verify p = kvm_verify_default(of[i].prefix);
     kvm_work w;
@@ -228,6 +228,36 @@ static void a_ragged_batch_is_split_evenly(void) {
   CU_ASSERT_DOUBLE_EQUAL(w.tiles, 2 * ((100900 + 90) / 32.0 + 5), 1e-9);
   CU_ASSERT_DOUBLE_EQUAL(w.block_tiles, 48, 0); /* half of 6322 tiles on 66 SMs: 47.9 */
   CU_ASSERT_DOUBLE_EQUAL(w.busy_sms, 132, 0);
+}
+
+/* One request of 39150 tokens and 46 of 64, a block a head: the longest block takes as long as if it were alone, not as often as an
+ * SM has blocks. A batch of equal ones does come in whole blocks. */
+static void a_ragged_batch_waits_for_its_longest(void) {
+  kvm_verify alone = kvm_verify_default(39150), ragged = alone, equal = alone;
+  kvm_work one, few, many;
+  ragged.batch = equal.batch = 47;
+  ragged.tokens = ragged.union_rows = 39150 + 46 * 64;
+  ragged.sectors = ragged.union_rows * 36;
+  equal.tokens = equal.union_rows = 47 * 39150;
+  equal.sectors = equal.union_rows * 36;
+  const kvm_ladder l = ladder("h200", 0, &alone, &one), r = ladder("h200", 0, &ragged, &few), e = ladder("h200", 0, &equal, &many);
+  CU_ASSERT_EQUAL(few.blocks, 376);
+  CU_ASSERT_DOUBLE_EQUAL(few.busiest_tiles, one.block_tiles, 0);
+  CU_ASSERT_DOUBLE_EQUAL(many.busiest_tiles, 3 * one.block_tiles, 1e-9 * one.block_tiles); /* 376 blocks on 132 SMs */
+  NEAR(r.t[4], l.t[4], 0.01);
+  NEAR(e.t[4], 3 * l.t[4], 0.01);
+}
+
+/* Rows of a byte a value may meet instructions of fp8: the floor must not lie above those. */
+static void rows_of_fp8_have_the_rate_of_fp8(void) {
+  kvm_verify p = kvm_verify_default(131072);
+  kvm_roofs r = kvm_roofs_of(gpu("h200")), of_bf16 = r;
+  kvm_roofs_for_rows(&of_bf16, gpu("h200"), &p);
+  CU_ASSERT_DOUBLE_EQUAL(of_bf16.mma_best.rate, r.mma_best.rate, 0);
+  p.row_bytes = kvm_rows_bytes(KVM_ROWS_FP8_656, 512, 64);
+  kvm_roofs_for_rows(&r, gpu("h200"), &p);
+  CU_ASSERT_DOUBLE_EQUAL(r.mma_best.rate, kvm_gpu_number(gpu("h200"), "fp8_dense"), 1);
+  CU_ASSERT(r.mma_best.rate > 1.5 * of_bf16.mma_best.rate);
 }
 
 /* sm_120's structure: 94 KiB for 576 values are 187 for 1152, which an H200's block may have, and 1376 for 9216, which none may.
@@ -309,6 +339,8 @@ void suite_verify_model(void) {
                                        {"split_verify", split_verify_shares_rows_and_fills_the_gpu},
                                        {"below measured", bounds_lie_below_what_was_measured},
                                        {"ragged batch", a_ragged_batch_is_split_evenly},
+                                       {"ragged batch, a block a request", a_ragged_batch_waits_for_its_longest},
+                                       {"fp8 rows", rows_of_fp8_have_the_rate_of_fp8},
                                        {"row size", shared_memory_follows_the_row},
                                        {"ladder", the_ladder_never_falls},
                                        {"merge_state", merge_state_moves_three_results},
