@@ -182,6 +182,12 @@ static bool is_attention(const kva_run *run, const kva_point *p) {
   return run->kernel[p->kernel].grid != KVM_GRID_ELEMENTS && !isnan(p->ladder.t[4]);
 }
 
+/* A kernel that leaves work out is not the faster one for it. */
+static bool faster(const kva_point *p, const kva_point *than, double (*of)(const kva_point *)) {
+  if (!than || kva_point_incomplete(p) != kva_point_incomplete(than)) return !than || kva_point_incomplete(than);
+  return of(p) < of(than);
+}
+
 /* The slowest and the fastest attention kernel of one prefix, by their times; where none has one, by their
  * bounds: a bound is never held against a time. NULL where there is neither. */
 static void rank(const kva_run *run, const kva_point *first, const kva_point **slow, const kva_point **fast) {
@@ -193,7 +199,7 @@ static void rank(const kva_run *run, const kva_point *first, const kva_point **s
     const kva_point *p = first + k;
     if (!is_attention(run, p) || isnan(of(p))) continue;
     if (!*slow || of(p) > of(*slow)) *slow = p;
-    if (!*fast || of(p) < of(*fast)) *fast = p;
+    if (faster(p, *fast, of)) *fast = p;
   }
 }
 

@@ -143,8 +143,7 @@ static void print_raised(const kva_run *run) {
              run->kernel[run->point[i].kernel].name, (unsigned long long)run->point[i].problem.longest);
 }
 
-/* A program that leaves products out has a time below what they need. */
-static void print_incomplete(const kva_run *run) {
+void roofline_print_incomplete(const kva_run *run) {
   for (uint64_t i = 0; i < run->points; i++) {
     const kva_point *p = &run->point[i];
     if (kva_point_incomplete(p))
@@ -190,7 +189,7 @@ void roofline_print_table(const kva_run *run, const char *note) {
   for (uint64_t i = 0; i < run->points; i++) print_point(run, &run->point[i]);
   print_programs(run);
   print_raised(run);
-  print_incomplete(run);
+  roofline_print_incomplete(run);
   print_causes(run);
   printf("\n%s\n", run->verdict);
 }

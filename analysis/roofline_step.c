@@ -11,6 +11,7 @@
 #include "roofline_commands.h"
 #include "roofline_gpu.h"
 #include "roofline_model.h"
+#include "roofline_print.h"
 
 enum { MAX_PREFIXES = 200 };
 enum {
@@ -280,6 +281,7 @@ static kv_status step(options *o, const char *command, kv_error *err) {
   if (!st && !n) st = no_time(o, &run, err);
   if (!st && o->json) st = print_json(o, &run, &rest, point, n, err);
   else if (!st) print_table(o, &run, chosen.note, &rest, left_out, point, n);
+  if (!st && !o->json) roofline_print_incomplete(&run);
   if (!st && o->output) {
     const kva_step_labels labels = {run.gpu->key, run.status, run.calibration, (uint32_t)o->layers, o->accepted};
     st = kva_step_write(point, n, &rest, &labels, o->output, command, err);

@@ -98,6 +98,22 @@ static bool parse_number(const char *text, double factor, double *number) {
   return isfinite(*number);
 }
 
+/* What no card can have, a thousandfold beyond those there are: a slip of the pen, which would go on as a time. 0 is left to whom it
+ * concerns; SMs come in whole ones. */
+static int check_plausible(load *l, const kvm_value *v, double value) {
+  static const struct {
+    const char *unit;
+    double least, most;
+  } range[] = {{"GB/s", 1e-3, 1e8}, {"TFLOP/s", 1e-6, 1e8}, {"TOP/s", 1e-6, 1e8}, {"MHz", 1, 1e6}, {"W", 1e-3, 1e7}, {"ns", 1e-3, 1e6},
+               {"cycles", 1e-3, 1e6}, {"B", 1e-3, 1e17}, {"1", 1e-12, 1e12}, {"B/clk/SM", 1e-3, 1e6}, {"FLOP/clk/SM", 1e-3, 1e8}};
+  if (!strcmp(v->name, "sm_count") && v->text[0] && !(v->numeric && value >= 1 && value <= 10000 && value == floor(value)))
+    return bad(l, "is no whole number of 1 to 10000:", v->name);
+  for (size_t i = 0; v->numeric && value > 0 && i < sizeof range / sizeof *range; i++)
+    if (!strcmp(v->unit, range[i].unit) && (value < range[i].least || value > range[i].most))
+      return bad(l, "no card has such a value (unit or digits?):", v->name);
+  return 1;
+}
+
 static int check_range(load *l, kvm_value *v, double factor) {
   v->ranged = l->low[0] || l->high[0];
   v->low = v->high = v->number;
@@ -129,6 +145,7 @@ static int end_value(load *l) {
   if (!v->numeric) v->number = NAN;
   if (!v->numeric && strcmp(v->unit, "1") != 0 && strcmp(v->unit, "target") != 0 && v->text[0])
     return bad(l, "is not a number of 0 or more:", v->name);
+  if (!check_plausible(l, v, v->number / factor)) return 0;
   return check_range(l, v, factor);
 }
 

@@ -42,7 +42,7 @@ void kvr_put_quoted(FILE *f, const char *text) {
   fputc('\'', f);
   for (const char *c = clean; *c; c++) {
     if (*c == '\n') fputs("'.\"\\n\".'", f);
-    else if (*c == '\'') fputs("''", f);
+    else if (*c == '\'') fputs("'.\"'\".'", f); /* gnuplot 5.4 reads two of them for one, but not four for two */
     else fputc(*c, f);
   }
   fputc('\'', f);

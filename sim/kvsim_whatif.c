@@ -107,8 +107,10 @@ static kv_status resolve_names(const arguments *a, plan *p, kv_error *err) {
   if (stem > 3 && !strcmp(p->output + stem - 3, ".h5")) stem -= 3;
   ok = a->shared.report ? ((p->report = strdup(a->shared.report)) ? 1 : -1) : asprintf(&p->report, "%.*s.report", (int)stem, p->output);
   if (ok < 0) return kv_fail(err, KV_ERR_MEMORY, "out of memory");
+  if (a->trace_out && a->shared.output)
+    return kv_fail(err, KV_ERR_USAGE, "--trace-out writes a trace and no dataset: leave --output out, or run twice");
   if (kv_cli_same_file(p->output, a->shared.path) || (a->trace_out && kv_cli_same_file(a->trace_out, a->shared.path)))
-    return kv_fail(err, KV_ERR_USAGE, "--output: is the trace itself");
+    return kv_fail(err, KV_ERR_USAGE, "%s: is the trace itself", a->trace_out ? "--trace-out" : "--output");
   kv_status st = kv_cli_not_input(p->output, a->shared.calibration, "calibration", err);
   if (!st) st = kv_cli_not_input(a->trace_out, a->shared.calibration, "calibration", err);
   if (st) return st;
@@ -203,6 +205,16 @@ static kvs_judgement judge(const plan *p, uint32_t i) { return judge_on(p, i, 0)
 
 static uint64_t mismatches(const plan *p) { return p->cell[0].result.tally.mismatches + p->cell[0].list_mismatches; }
 
+/* Of a card whose memory is partly assumed the figure is no bound: roofline has its ends. */
+static void say_scatter(const plan *p, double percent, char *text, size_t size) {
+  const char *whose = p->gpu[0].memory[0] ? p->gpu[0].memory : p->gpu[0].memory_model, *by = p->gpu[0].memory[0] ? "modelled; memory: " : "";
+  if (strstr(p->gpu[0].memory_model, "assumed"))
+    (void)snprintf(text, size, " Scatter costs %.2f %% of that time as recorded (%s%s): no bound, values of %s's memory are assumed; `roofline --gpu %s --layout` "
+                               "says what they may be worth.", percent, by, whose, p->gpu[0].key, p->gpu[0].key);
+  else
+    (void)snprintf(text, size, " Scatter costs %.2f %% of that time as recorded: no policy, and no kernel, can gain more by it (%s%s).", percent, by, whose);
+}
+
 static void say_verdict(plan *p) {
   const kvs_cell *base = &p->cell[0];
   uint32_t best = 0;
@@ -212,19 +224,20 @@ static void say_verdict(plan *p) {
                    "This trace reads no rows in decode steps: what scatter costs, and what a policy saves, is not known.");
     return;
   }
+  uint32_t tried = 0, fit = 0;
   for (uint32_t i = 1; i < p->policies; i++) {
     kvs_judgement j = judge(p, i);
+    if (!p->policy[i]->costs_nothing) tried++, fit += isnan(j.net) ? 0 : 1;
     if (!strcmp(j.verdict, "do it") && j.net > most) most = j.net, best = i;
   }
-  int at = best ? snprintf(p->verdict, sizeof p->verdict, "Do it: %s saves %.3g s net of %.3g s of reading rows on %s (%.1f %%).",
+  const size_t size = sizeof p->verdict;
+  int at = best ? snprintf(p->verdict, size, "Do it: %s saves %.3g s net of %.3g s of reading rows on %s (%.1f %%).",
                            p->policy[best]->name, most, read, p->gpu[0].key, 100 * most / read)
-                : snprintf(p->verdict, sizeof p->verdict,
-                           "No policy tried here saves %.0f %% of the time it takes to read the rows on %s.",
-                           100 * p->prices.effect, p->gpu[0].key);
-  (void)snprintf(p->verdict + at, sizeof p->verdict - (size_t)at,
-                 " Scatter costs %.2f %% of that time as recorded: no policy, and no kernel, can gain more by it (%s%s).",
-                 100 * (read - floor) / read, p->gpu[0].memory[0] ? "modelled; memory: " : "",
-                 p->gpu[0].memory[0] ? p->gpu[0].memory : p->gpu[0].memory_model);
+           : tried && !fit
+               ? snprintf(p->verdict, size, "No policy tried here fits this pool: a schedule that breaks off is not compared.")
+               : snprintf(p->verdict, size, "No policy tried here saves %.0f %% of the time it takes to read the rows on %s.",
+                          100 * p->prices.effect, p->gpu[0].key);
+  say_scatter(p, 100 * (read - floor) / read, p->verdict + at, size - (size_t)at);
 }
 
 /* ---- telling ---- */

@@ -191,7 +191,7 @@ static const char *verdict(const kvs_cell *c, const kvs_cell *base, const kvs_ju
   if (c->policy->costs_nothing) return "bound";
   if (!base || c == base) return "baseline";
   if (!(base_read > 0)) return "not known"; /* no rows are read in decode steps: nothing to save of */
-  if (fabs(j->net) < effect * base_read) return "no effect";
+  if (j->net == 0 || fabs(j->net) < effect * base_read) return "no effect";
   return j->net > 0 ? "do it" : "don't";
 }
 

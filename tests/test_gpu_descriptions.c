@@ -153,6 +153,7 @@ static kv_status load_text(const char *text, size_t n, kv_error *err) {
   return st;
 }
 
+#define SMS(n) "[sm_count]\nvalue = " n "\nunit = 1\nkind = spec\nsource = s\n"
 #define HEAD "[gpu]\nname = X\narch = sm_90\n"
 #define V(lines) HEAD "[dram_bw_spec]\n" lines
 #define REST "unit = GB/s\nkind = spec\nsource = s\n"
@@ -182,6 +183,13 @@ static void bad_descriptions_are_refused_with_line_and_reason(void) {
       {V("value = 0x10\n" REST), "not a number"},
       {V("value = 1 2\n" REST), "not a number"},
       {V("value = 1\nvalue = 2\n" REST), "twice"},
+      {V("value = 1e-30\n" REST), "no card has such a value"},
+      {V("value = 1e30\n" REST), "no card has such a value"},
+      {HEAD SMS("0"), "no whole number of 1 to 10000"},
+      {HEAD SMS("0.5"), "no whole number of 1 to 10000"},
+      {HEAD SMS("-188"), "no whole number of 1 to 10000"},
+      {HEAD SMS("nan"), "no whole number of 1 to 10000"},
+      {HEAD SMS("1e9"), "no whole number of 1 to 10000"},
       {V("value = 1\n" REST "low = 2\nhigh = 3\n"), "low <= value <= high"},
       {V("value = 1\n" REST "low = 0\n"), "low <= value <= high"},
       {V("value = 1\nunit = GB/s\nkind = assumed\nsource = s\n"), "needs low and high"},

@@ -164,11 +164,11 @@ static void one_step_is_enough(void) {
 static void names_may_hold_blanks_quotes_and_markup(void) {
   if (!has_gnuplot()) return;
   kv_error err = {0};
-  const char *file = kv_tmp("it's \"a\" {b}_c `d` $e.h5"), *dir = kv_tmp("out put's");
+  const char *file = kv_tmp("it's \"a\" {b}_c `d` $e ''\\''.h5"), *dir = kv_tmp("out put's");
   const fixture_kvsim f = {.pool = 2048, .requests = 4, .steps = 40, .seed = 5};
   CU_ASSERT_EQUAL_FATAL(fixture_kvsim_write(file, &f), KV_OK);
   CU_ASSERT_EQUAL(report(file, dir, &err), KV_OK);
-  expect_report(dir, "it's \"a\" {b}_c `d` $e", kvsim_figures, KVSIM_PAGES);
+  expect_report(dir, "it's \"a\" {b}_c `d` $e ''\\''", kvsim_figures, KVSIM_PAGES);
 }
 
 static void a_measured_roofline_gives_all_its_pages(void) {
@@ -1077,7 +1077,7 @@ static void text_of_a_dataset_is_harmless(void) {
   CU_ASSERT_PTR_NOT_NULL_FATAL(f);
   kvr_put_quoted(f, "it's\n`x`");
   (void)fclose(f);
-  CU_ASSERT_STRING_EQUAL(quoted, "'it''s'.\"\\n\".'`x`'");
+  CU_ASSERT_STRING_EQUAL(quoted, "'it'.\"'\".'s'.\"\\n\".'`x`'");
 }
 
 static void lines_fit_their_width(void) {

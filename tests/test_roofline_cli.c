@@ -111,6 +111,13 @@ static void the_model_keeps_a_limit_of_shared_memory(void) {
   expect("--gpu h200 --no-report --model --smem-limit 50000", 0, "limit    50000 B of shared memory a block", NULL);
 }
 
+/* A reader that goes away costs the table and not the dataset. */
+static void a_closed_pipe_costs_no_dataset(void) {
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && { env %s '%s' --gpu h200 --no-report --sweep prefix=1024:262144:100 -o pipe.h5; echo $? >pipe.status; } "
+                         "2>pipe.err | true", kv_tmp(""), no_card, kv_program("roofline")), 0);
+  CU_ASSERT_EQUAL(kv_run(NULL, NULL, "cd '%s' && test -s pipe.h5 && grep -qx 5 pipe.status && grep -q 'standard output' pipe.err", kv_tmp("")), 0);
+}
+
 static void other_errors_have_their_own_status(void) {
   expect("--no-report", 4, NULL, "--gpu sm_120"); /* no card, none named */
   expect("--gpu h200 --layout /nonexistent", 5, NULL, "/nonexistent");
@@ -266,6 +273,9 @@ static void own_kernels_are_checked(void) {
   own("mine", "cp16.row*9 commit group*3");
   expect("--gpu h200 --no-report --heads 64 --kernel own.ini", 0,
          "mine, 131072 tokens: its program takes less than its work needs (T4)", NULL);
+  /* and it is not the one to take, here and in a step */
+  expect("--gpu h200 --no-report --heads 8 --kernel own.ini", 0, "The structure of split_verify is modelled at", NULL);
+  expect("step --gpu h200 --prefix 131072 --kernel own.ini", 0, "mine, 131072 tokens: its program executes 0.0 GFLOP of the 20.5", NULL);
   json_t *root = run_json("--gpu h200 --no-report --json -q --heads 64 --kernel own.ini"),
          *points = json_object_get(root, "points"), *last = json_array_get(points, json_array_size(points) - 1),
          *ladder = json_object_get(last, "ladder_s");
@@ -830,6 +840,7 @@ void suite_roofline_cli(void) {
                                        {"usage", usage_errors_end_with_2},
                                        {"a model takes or refuses what measuring takes", a_model_takes_or_refuses_what_measuring_takes},
                                        {"the model keeps a limit of shared memory", the_model_keeps_a_limit_of_shared_memory},
+                                       {"a closed pipe", a_closed_pipe_costs_no_dataset},
                                        {"other errors", other_errors_have_their_own_status},
                                        {"dry run, help", dry_run_and_help_write_nothing},
                                        {"quiet", quiet_runs_say_nothing},

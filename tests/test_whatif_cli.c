@@ -202,6 +202,15 @@ static void a_misfit_saves_nothing(void) {
   (void)snprintf(args, sizeof args, "whatif '%s' --pool 17 --policy vllm --no-report -o misfit.h5", sample);
   CU_ASSERT_EQUAL(run(&out, args), 0);
   CU_ASSERT_PTR_NOT_NULL(strstr(out, "-  does not fit (step 1)"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "No policy tried here fits this pool"));
+  CU_ASSERT_PTR_NULL(strstr(out, "No policy tried here saves"));
+  free(out);
+  /* nothing saved and nothing moved is no reason against; of a card whose memory is assumed no bound is named */
+  (void)snprintf(args, sizeof args, "whatif '%s' --gpu sm_120 --effect 0 --policy fifo --no-report -o same.h5", kv_source("traces/samples/single_long_eagle.h5"));
+  CU_ASSERT_EQUAL(run(&out, args), 0);
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "no effect"));
+  CU_ASSERT_PTR_NULL(strstr(out, "don't"));
+  CU_ASSERT_PTR_NOT_NULL(strstr(out, "no bound, values of rtx_pro_6000_blackwell_ws's memory are assumed"));
   free(out);
   /* of three simulations one is the baseline, one the bound: one is a choice */
   (void)snprintf(args, sizeof args, "sweep '%s' --pool 1 --policy fifo,oracle --no-report -o misfits.h5", sample);
@@ -367,7 +376,9 @@ static void usage(void) {
   expect("whatif u.h5 --low-water 2", 2, "--low-water");
   expect("whatif u.h5 --high-water 0.01", 2, "--high-water");
   expect("whatif u.h5 --trace-out t.h5", 2, "needs one --policy");
-  expect("whatif u.h5 -o u.h5", 2, "is the trace itself");
+  expect("whatif u.h5 -o u.h5", 2, "--output: is the trace itself");
+  expect("whatif u.h5 --trace-out u.h5 --policy fifo", 2, "--trace-out: is the trace itself");
+  expect("whatif u.h5 --trace-out t.h5 --policy fifo -o w.h5", 2, "leave --output out");
   expect("whatif u.h5 --pool 8 --policy pages-16", 2, "at least one page");
   expect("whatif u.h5 -q --no-report --pool 64 -o small.h5", 0, "");
   expect("whatif u.h5 --dry-run --policy fifo", 0, "");

@@ -79,4 +79,5 @@ void kv_clean_on_signals(void) {
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
     if (signal(numbers[i], on_signal) == SIG_IGN) (void)signal(numbers[i], SIG_IGN); /* nohup stays nohup */
   (void)signal(SIGXFSZ, SIG_IGN); /* a file size limit shows as a failed write */
+  (void)signal(SIGPIPE, SIG_IGN); /* so does a reader of stdout that went away, and no dataset is lost for it */
 }
