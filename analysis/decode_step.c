@@ -110,6 +110,14 @@ static double unit_of(const char *header) {
                                                                             : 1e-6; /* nsys: ns; torch: us */
 }
 
+/* A step whose attention nobody found would have it twice: in the rest and by the model. */
+static kv_status found_attention(const char *path, const char *words, const char *longest, double left_out, kv_error *err) {
+  if (left_out > 0 || !words[0]) return KV_OK;
+  return kv_fail(err, KV_ERR_INPUT,
+                 "%s: no kernel is attention by its name (%s), the longest is '%.80s': name yours with --attention, or --attention '' if the "
+                 "profile has none", path, words, longest);
+}
+
 kv_status kva_step_profile(const char *path, double steps, const char *attention, kva_step_rest *rest,
                            double *left_out, kv_error *err) {
   static const char *const names[] = {"Name", "Kernel Name", "key", NULL};
@@ -137,7 +145,8 @@ kv_status kva_step_profile(const char *path, double steps, const char *attention
         err, KV_ERR_INPUT,
         "%s: no column of total device time (nsys: 'Total Time (ns)'; torch: 'self_device_time_total')",
         path);
-  double unit = st ? 0 : unit_of(kva_csv_cell(&csv, 0, time)), total = 0;
+  double unit = st ? 0 : unit_of(kva_csv_cell(&csv, 0, time)), total = 0, most = 0;
+  char longest[128] = "";
   for (size_t r = 1; !st && r < csv.rows; r++) {
     const char *kernel = kva_csv_cell(&csv, r, name);
     double v = kva_csv_number(kva_csv_cell(&csv, r, time)) * unit / steps;
@@ -146,9 +155,11 @@ kv_status kva_step_profile(const char *path, double steps, const char *attention
     else if (is_attention(kernel, attention)) *left_out += v;
     else class_of(rest, kernel)->fixed += v;
     total += st ? 0 : v;
+    if (!st && v > most) most = v, (void)snprintf(longest, sizeof longest, "%s", kernel);
   }
   kva_csv_free(&csv);
   if (!st && !(total > 0)) st = kv_fail(err, KV_ERR_INPUT, "%s: no kernel took any time", path);
+  if (!st) st = found_attention(path, attention, longest, *left_out, err);
   (void)snprintf(rest->source, sizeof rest->source, "%.500s, %g steps", name_of(path), steps);
   return st;
 }

@@ -31,10 +31,11 @@ kv_status kva_step_read(const char *path, kva_step_rest *rest, kv_error *err);
  * as csv (name, calls, self device time). `steps` decode steps were recorded. Kernels whose name contains one
  * of `attention` (comma between, case apart) are left out, as the model has them; the rest is summed by
  * class: gemm, moe, communication, other. Kernels of communication libraries (nccl, all_reduce, ..._comm_...) are no
- * attention, unless the words are not KVA_ATTENTION_NAMES. *left_out gets the attention time a step that was found, s. */
+ * attention, unless the words are not KVA_ATTENTION_NAMES. *left_out gets the attention time a step that was found, s.
+ * KV_ERR_INPUT where none was: the step would have it twice. Empty words say that the profile has none. */
 kv_status kva_step_profile(const char *path, double steps, const char *attention, kva_step_rest *rest,
                            double *left_out, kv_error *err);
-#define KVA_ATTENTION_NAMES "attention,attn,extend,mla,flash,_fwd_kernel,verify"
+#define KVA_ATTENTION_NAMES "attention,attn,extend,mla,flash,_fwd_kernel,_fwd_grouped_kernel,verify"
 
 double kva_step_rest_time(const kva_step_rest *rest, uint64_t prefix); /* s */
 

@@ -80,7 +80,7 @@ static void print_table(const options *o, const kva_comparison *c) {
   printf("\n%zu points: %zu faster, %zu slower, %zu undecided", c->n, c->faster, c->slower, c->undecided);
   if (c->apart) printf(", %zu of two programs and not counted (--kernel models one program on both GPUs)", c->apart);
   if (!isnan(c->mean)) printf("; geometric mean %.3f", c->mean);
-  if (c->only[0] || c->only[1]) printf("; %zu points only before, %zu only after", c->only[0], c->only[1]);
+  if (c->only[0] || c->only[1]) printf("; with a time only before %zu, only after %zu (no such point in the other, or a bound alone)", c->only[0], c->only[1]);
   printf("\n");
   print_programs(c);
 }

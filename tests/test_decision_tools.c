@@ -129,6 +129,12 @@ static void profiles_become_components(void) {
   NEAR(rest.component[0].fixed, 6e-6, 1e-12);
   CU_ASSERT_EQUAL_FATAL(kva_step_profile(both, 1, "flash_comm", &rest, &left_out, NULL), KV_OK);
   NEAR(left_out, 14e-6, 1e-12); /* the user's own words */
+  /* attention that nobody found would be in the step twice */
+  kv_error of_unknown = {KV_OK, ""};
+  const char *unknown = text_file("u.csv", "key,count,self_device_time_total\ngemm,1,1\nsecret_sauce,1,2\n");
+  CU_ASSERT_EQUAL(kva_step_profile(unknown, 1, KVA_ATTENTION_NAMES, &rest, &left_out, &of_unknown), KV_ERR_INPUT);
+  CU_ASSERT_PTR_NOT_NULL(strstr(of_unknown.text, "the longest is 'secret_sauce': name yours with --attention"));
+  CU_ASSERT_EQUAL(kva_step_profile(unknown, 1, "", &rest, &left_out, NULL), KV_OK);
   CU_ASSERT_EQUAL(kva_step_profile(text_file("t.csv", "key,count\na,1\n"), 1, "x", &rest, &left_out, NULL),
                   KV_ERR_INPUT);
   CU_ASSERT_EQUAL(
