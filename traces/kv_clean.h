@@ -8,7 +8,8 @@
 #include <sys/types.h>
 
 /* For a main: on SIGINT, SIGTERM and SIGHUP the child is killed and what is watched is removed before the program dies
- * of the signal; SIGXFSZ is ignored, so that a file size limit shows as a failed write. */
+ * of the signal; SIGXFSZ and SIGPIPE are ignored, so that a file size limit and a reader that went away show as failed
+ * writes. */
 void kv_clean_on_signals(void);
 
 /* Watches a file, or a folder that holds files alone: these go with it. It need not exist yet, or any more. */
