@@ -156,3 +156,17 @@ kv_status kva_layout_count(const kva_layout *l, uint32_t row_bytes, kva_layout_s
   free(held);
   return KV_OK;
 }
+
+kv_status kva_layout_distinct(const kva_layout *l, int32_t **slots, uint64_t *n, kv_error *err) {
+  unsigned char *held = calloc(1, l->pool_rows / 8 + 1);
+  *slots = malloc((l->tokens + 1) * sizeof **slots);
+  *n = 0;
+  for (uint64_t i = 0; held && *slots && i < l->tokens; i++) {
+    const int32_t s = l->slots[i];
+    if (!(held[s / 8] >> s % 8 & 1)) (*slots)[(*n)++] = s;
+    held[s / 8] |= (unsigned char)(1u << s % 8);
+  }
+  const bool whole = held && *slots;
+  free(held);
+  return whole ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "layout: out of memory");
+}

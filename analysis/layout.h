@@ -36,5 +36,7 @@ typedef struct kva_layout_stats {
 /* Rows of `row_bytes` one after the other from an aligned base. KV_ERR_MEMORY only. */
 kv_status kva_layout_count(const kva_layout *layout, uint32_t row_bytes, kva_layout_stats *stats,
                            kv_error *err);
+/* The n distinct slots of all requests in the order of their first use; the caller frees *slots. KV_ERR_MEMORY only. */
+kv_status kva_layout_distinct(const kva_layout *layout, int32_t **slots, uint64_t *n, kv_error *err);
 
 #endif

@@ -76,25 +76,6 @@ static kv_status random_rows(const kvm_gpu *gpu, const kva_card_memory *card, kv
   return st;
 }
 
-/* Slots in the order of their first use: what requests share comes from memory once, and its second use is no gain of the layout.
- * Ownership of *slots passes to the caller. */
-static kv_status distinct(const kva_layout *layout, int32_t **slots, uint64_t *n, kv_error *err) {
-  int32_t last = 0;
-  for (uint64_t i = 0; i < layout->tokens; i++)
-    if (layout->slots[i] > last) last = layout->slots[i];
-  uint64_t *seen = calloc((size_t)last / 64 + 1, sizeof *seen);
-  *slots = malloc((layout->tokens ? layout->tokens : 1) * sizeof **slots);
-  *n = 0;
-  for (uint64_t i = 0; seen && *slots && i < layout->tokens; i++) {
-    const uint32_t slot = (uint32_t)layout->slots[i];
-    if (!(seen[slot / 64] >> slot % 64 & 1)) (*slots)[(*n)++] = layout->slots[i];
-    seen[slot / 64] |= UINT64_C(1) << slot % 64;
-  }
-  const bool there = seen && *slots;
-  free(seen);
-  return there ? KV_OK : kv_fail(err, KV_ERR_MEMORY, "out of memory");
-}
-
 static void say_status(const kva_card_memory *card, kva_gather *g) {
   (void)snprintf(g->status, sizeof g->status, "%s; memory: %.320s",
                  g->kind == KVM_ASSUMED ? "modelled, uncalibrated, some values assumed"
@@ -121,8 +102,8 @@ kv_status kva_gather_of(const kvm_gpu *gpu, const kva_card_memory *card, const k
   kv_status st = random_rows(gpu, card, &list, g, err);
   contiguous(&g->random, &g->layout);
   if (st || !layout) return st;
-  int32_t *slots = NULL;
-  st = distinct(layout, &slots, &list.n, err);
+  int32_t *slots = NULL; /* what requests share comes from memory once: its second use is no gain of the layout */
+  st = kva_layout_distinct(layout, &slots, &list.n, err);
   list.slot = slots;
   if (!st) st = range(gpu, card, &list, &g->layout, err);
   free(slots);

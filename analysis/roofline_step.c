@@ -105,7 +105,7 @@ static const struct argp_option option_table[] = {
     {"steps", O_STEPS, "N", 0, "decode steps that the profile spans (1)", 0},
     {"attention", O_ATTENTION, "WORDS", 0,
      "kernels of the profile with one of these words in their name are the attention (" KVA_ATTENTION_NAMES
-     "; communication is none of it)",
+     "; communication is none of it); '' if it has none",
      0},
     {"accepted", O_ACCEPT, "N", 0, "tokens accepted a step and request, the model's own one included (1)", 0},
     {"output", 'o', "FILE", 0, "dataset (kvstep-1)", 0},

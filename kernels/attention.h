@@ -56,7 +56,7 @@ typedef struct kvk_problem {
   int heads;   /* 1 .. KVK_MAX_HEADS */
   int latent;  /* the kernels are specialised for KVK_LATENT + KVK_ROPE; the reference takes any */
   int rope;
-  float scale;                /* multiplies the dot product; any logit that is finite may come out */
+  float scale;                /* multiplies the dot product; to base 2 (times 1.44) a logit must be finite in fp32 */
   const uint16_t *q;          /* 16-byte aligned */
   int64_t q_row_stride;       /* values; a multiple of 8 */
   const uint16_t *kv;         /* 16-byte aligned */

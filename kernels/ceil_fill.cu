@@ -55,7 +55,7 @@ __device__ __forceinline__ void read_shared(uint32_t at, uint32_t *sum) {
   for (int i = 0; i < 8; i++) *sum ^= v[i].x ^ v[i].y ^ v[i].z ^ v[i].w; /* or ptxas leaves the reads out */
 }
 
-/* kLoads loads at `p`; their values are asked for by use(), or waited for. */
+/* kLoads loads at `p`; nothing waits for them here. */
 template <int KIND>
 __device__ __forceinline__ void load_lines(const unsigned char *p, uint32_t landed, uint32_t v[kLoads][4]) {
 #pragma unroll

@@ -324,8 +324,8 @@ static double code_cycles(const kvm_block *block, const trial *x) {
 static kv_status of_kernel(const kvm_question *q, kv_status st, kv_error *err) {
   if (st != KV_ERR_INPUT || !err) return st;
   const kv_error bare = *err;
-  return kv_fail(err, st, "kernel %s, program of %d units of query rows, tiles of %d: %s", q->kernel->name, q->kernel->structure.units,
-                 q->kernel->structure.tile_tokens, bare.text);
+  return kv_fail(err, st, "kernel %s, tiles of %d, units of query rows %d (0: any): %s", q->kernel->name,
+                 q->kernel->structure.tile_tokens, q->kernel->structure.units, bare.text);
 }
 
 /* s of the kernel. */

@@ -317,21 +317,23 @@ static void place_evenly(const kvm_structure *k, const kvm_verify *p, double sms
   w->splits = (uint32_t)ceil(w->segments / (double)p->batch / (double)side);
 }
 
+/* Whether all requests have the same length. */
+static bool alike(const kvm_verify *p) { return p->batch == 1 || p->longest * p->batch == p->tokens; }
+
 /* Where blocks stand and how many loop turns they make. */
 static void place(const kvm_structure *k, const kvm_verify *p, double sms, uint64_t side, kvm_work *w) {
   /* the tree's own rows: masked tiles of a request's last piece, or the end of its last tile */
   uint64_t tail = k->tree_apart ? ceil_div(p->queries, k->tile_tokens) : 0;
   double joined = k->tree_apart ? 0 : p->queries;
   uint64_t per_request = ceil_div(p->longest + (uint64_t)joined, k->tile_tokens) + tail;
-  bool alike = p->batch == 1 || p->longest * p->batch == p->tokens;
   /* unequal requests: half a tile of padding each */
-  double tiles = alike ? (double)(p->batch * per_request)
-                       : ((double)p->tokens + p->batch * joined) / k->tile_tokens +
+  double tiles = alike(p) ? (double)(p->batch * per_request)
+                          : ((double)p->tokens + p->batch * joined) / k->tile_tokens +
                              p->batch * (k->tree_apart ? (double)tail : 0.5);
   w->tiles = (double)side * tiles;
   w->block_segments = 1;
   if (k->split && k->even && !isnan(sms)) {
-    place_evenly(k, p, sms, side, alike ? (double)per_request : fmax(1, floor(tiles / p->batch)), w);
+    place_evenly(k, p, sms, side, alike(p) ? (double)per_request : fmax(1, floor(tiles / p->batch)), w);
     return;
   }
   w->splits = split_count(k, p, side, sms, w->blocks_per_sm);
@@ -379,8 +381,7 @@ static void attention_work(const kvm_structure *k, const kvm_verify *p, const kv
 /* The least part of a launch's work that its busiest SM has. Blocks that are alike come in whole ones; of others it is only
  * known that they are shared out. */
 static double busiest_share(const kvm_structure *k, const kvm_verify *p, const kvm_work *w, double sms) {
-  const bool alike = k->grid == KVM_GRID_ELEMENTS || (double)p->longest * p->batch == (double)p->tokens;
-  return alike ? ceil((double)w->blocks / sms) / (double)w->blocks : 1 / fmin((double)w->blocks, sms);
+  return k->grid == KVM_GRID_ELEMENTS || alike(p) ? ceil((double)w->blocks / sms) / (double)w->blocks : 1 / fmin((double)w->blocks, sms);
 }
 
 kvm_work kvm_structure_work(const kvm_structure *k, const kvm_verify *p, const kvm_gpu *gpu) {

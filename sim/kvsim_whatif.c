@@ -75,7 +75,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 typedef struct plan {
   char *output, *report, *command;
   const char *trace;
-  char sha256[65], verdict[640];
+  char sha256[65], verdict[1024];
   kvt_info info;
   const kvs_policy *policy[KVS_POLICIES];
   kvs_priced_gpu gpu[KVS_COSTS];

@@ -195,8 +195,8 @@ static void split_verify_shares_rows_and_fills_the_gpu(void) {
   CU_ASSERT_EQUAL(l.binding, KVM_DRAM);
 }
 
-/* What our own kernels took on an H200 (models/measured/h200-verify-8.h5, -64.h5, contiguous, cold): no bound
- * may lie above. */
+/* What our own kernels took on an H200 (models/measured/h200-verify-8.h5, -64.h5, contiguous, cold; extend_serial with the more L1 that it
+ * had before): no bound may lie above. */
 static void bounds_lie_below_what_was_measured(void) {
   static const struct {
     unsigned kernel;
